@@ -1,0 +1,1 @@
+"""What the policy is told, and how its reply is read."""

@@ -1,0 +1,1 @@
+"""Trajectories and demonstrations to rows, rows to static batches."""

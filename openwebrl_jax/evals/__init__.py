@@ -1,0 +1,1 @@
+"""Reports, plots and galleries of what a run did."""

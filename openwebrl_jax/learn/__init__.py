@@ -1,0 +1,1 @@
+"""One jitted update, its state, checkpoints and loop."""

@@ -1,0 +1,1 @@
+"""The sampler: jitted prefill and decode, and remote endpoints."""

@@ -1,0 +1,1 @@
+"""Checkers and judges: from a trajectory to a Reward."""

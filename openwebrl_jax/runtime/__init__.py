@@ -1,0 +1,1 @@
+"""Ray actors: workers, ledger, serving, learner; the only room that knows Ray."""

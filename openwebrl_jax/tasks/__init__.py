@@ -1,0 +1,1 @@
+"""Where tasks come from: benchmark files, local suites, and which one is next."""

@@ -1,0 +1,1 @@
+"""Text and images to token ids, patches and positions."""

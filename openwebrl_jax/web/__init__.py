@@ -1,0 +1,1 @@
+"""A real browser behind one door: reset, step, facts, close."""
