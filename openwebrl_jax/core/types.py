@@ -164,8 +164,9 @@ class Reply:
     """What a Sampler answers. A sampler that is not ours leaves all ids empty.
 
     `response_ids` are the sampled ids, the end-of-turn id included iff it was
-    sampled. `logprobs` has one value <= 0 for each; `seen_ids` are the ids of the
-    last user segment (image pads and the opening of the reply included),
+    sampled; `closing_ids` the fixed ids that end the turn after them, never sampled
+    and never learnt. `logprobs` has one value <= 0 for each response id; `seen_ids`
+    are the ids of the last user segment (image pads and the opening of the reply included),
     `remembered_ids` what later turns keep of this turn: its user segment without the
     image, then the remembered reply and its fixed end.
     """
@@ -175,6 +176,7 @@ class Reply:
     seen_ids: tuple[int, ...] = ()
     remembered_ids: tuple[int, ...] = ()
     response_ids: tuple[int, ...] = ()
+    closing_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     version: int = -1  # -1 = no sampler of ours
     is_truncated: bool = False  # True = the token limit cut it
@@ -209,6 +211,7 @@ class Turn:
     seen_ids: tuple[int, ...] = ()
     remembered_ids: tuple[int, ...] = ()
     response_ids: tuple[int, ...] = ()
+    closing_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     version: int = -1
 
@@ -311,20 +314,21 @@ class Row:
 class Batch:
     """Rows as arrays of static shape. Made by `batch.collate`, eaten by learn.update.
 
-    B rows, L tokens, N loss positions a row, P patches, C values a patch, I images.
-    Padding: segment -1, weight 0, image index -1.
+    B rows, L tokens, N loss positions a row, I images (each different one once), P
+    patches an image, C values a patch. Padding: segment -1, weight 0, image index -1,
+    patch_count 0.
     """
 
     ids_BL: np.ndarray  # int32
     positions_3BL: np.ndarray  # int32: time, height, width
-    segment_BL: np.ndarray  # int32, >= 0 = row of its own, -1 = padding
-    image_index_BL: np.ndarray  # int32, row of the merged image features, -1 = text
-    patches_PC: np.ndarray  # float32, merge-block-major
-    patch_segment_P: np.ndarray  # int32, number of the image, -1 = padding
-    patch_position_2P: np.ndarray  # int32: row and column of the patch in its image
-    table_index_4P: np.ndarray  # int32, four corners in the learned position table
-    table_weight_4P: np.ndarray  # float32, their bilinear weights
-    loss_index_BN: np.ndarray  # int32, positions t that carry loss; 0 where unused
+    segment_BL: np.ndarray  # int32, 0 = the row's tokens, -1 = padding
+    image_index_BL: np.ndarray  # int32 into the merged features [I * P / 4], -1 = text
+    patches_IPC: np.ndarray  # float32, merge-block-major
+    patch_count_I: np.ndarray  # int32, patches that are there; 0 = no image
+    patch_position_2IP: np.ndarray  # int32: row and column of the patch in its image
+    table_index_4IP: np.ndarray  # int32, four corners in the learned position table
+    table_weight_4IP: np.ndarray  # float32, their bilinear weights
+    loss_index_BN: np.ndarray  # int32, positions t >= 1 that carry loss; 0 = unused
     loss_weight_BN: np.ndarray  # float32, 0 = unused
     old_logp_BN: np.ndarray  # float32
     advantage_BN: np.ndarray  # float32
