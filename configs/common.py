@@ -13,9 +13,7 @@ def get_config() -> ConfigDict:
     config.stage = "grpo"  # grpo | sft
     config.seed = 0
     config.init_from = ""  # workdir or checkpoint folder to start from; "" = model.path
-    config.init_command = (
-        ""  # the command that makes it, named if it is missing
-    )
+    config.init_command = ""  # the command that makes it, named if it is missing
 
     config.model = ConfigDict()
     config.model.path = "Qwen/Qwen3-VL-4B-Thinking"  # a checkpoint folder or a Hub id
@@ -73,9 +71,7 @@ def get_config() -> ConfigDict:
     config.reward.judge = ConfigDict()
     config.reward.judge.base_url = ""  # OpenAI-compatible endpoint; "" = no judge
     config.reward.judge.model = "gpt-4.1"
-    config.reward.judge.api_key_env = (
-        "OPENAI_API_KEY"  # variable, not key
-    )
+    config.reward.judge.api_key_env = "OPENAI_API_KEY"  # variable, not key
     config.reward.judge.timeout_s = 30.0
     config.reward.judge.tries = 3  # seeds tried before a verdict is void
     config.reward.judge.screenshots = 3  # newest ones shown, the final page beside them
@@ -87,9 +83,7 @@ def get_config() -> ConfigDict:
     config.algo.groups = 48  # B, groups an iteration
     config.algo.eta = 1  # staleness bound, in iterations; 0 = synchronous
     config.algo.advantage = "mean_std"  # mean_std | mean | rloo
-    config.algo.weighting = (
-        "turn_mean"  # traj_mean | constant_k | token_mean
-    )
+    config.algo.weighting = "turn_mean"  # traj_mean | constant_k | token_mean
     config.algo.constant_k = 0.0  # tokens; 0 = response_tokens x max_turns
     config.algo.clip_low = 0.2
     config.algo.clip_high = 0.28
@@ -100,9 +94,7 @@ def get_config() -> ConfigDict:
     config.algo.minibatch_turns = 256  # turns an optimizer step
     config.algo.iterations = 90  # of MM-GRPO
     config.algo.starve_batches = 10  # B groups filtered so often in a row = stop
-    config.algo.shuffle_rewards = (
-        False  # control: permuted in each group
-    )
+    config.algo.shuffle_rewards = False  # control: permuted in each group
 
     config.sft = ConfigDict()
     config.sft.data = ()  # folders of trajectories
@@ -137,9 +129,7 @@ def get_config() -> ConfigDict:
     config.cluster = ConfigDict()
     config.cluster.address = ""  # "" = start Ray here; "auto" = join a running cluster
     config.cluster.platform = ""  # "" = an accelerator is wanted; "cpu" = none is
-    config.cluster.learner_devices = (
-        0  # 0 = all but serving's
-    )
+    config.cluster.learner_devices = 0  # 0 = all but serving's
     config.cluster.serving_devices = 1
     config.cluster.cpu_threads = 0  # a jax process's threads on CPU; 0 = as jax likes
 

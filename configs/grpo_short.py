@@ -1,0 +1,31 @@
+"""MM-GRPO, first stage: 90 iterations with a horizon of 15 turns (2606.02031, 6).
+
+    python -m launch.train --config=configs/grpo_short.py --workdir=runs/short \\
+        --config.tasks.path=data/tasks.parquet --config.init_from=runs/sft
+
+Full size: 8 x 180 GB accelerators, 8 browser nodes, about 45 hours; 2.2K live-web
+tasks with a judge (`config.reward.judge.base_url`). `:tiny` (two CPU cores, 8
+minutes) wants `configs/mt_sft.py:tiny` first.
+"""
+
+from configs import common, tiny
+
+
+def get_config(variant: str = ""):
+    """The full experiment, or with variant "tiny" the same on two CPU cores."""
+    config = common.get_config()
+    config.init_from = "runs/sft"
+    config.init_command = (
+        "python -m launch.train --config=configs/mt_sft.py --workdir=runs/sft"
+    )
+    if variant == "tiny":
+        tiny.shrink(config)
+        config.init_command = config.init_command.replace(".py", ".py:tiny")
+        config.algo.group = 8
+        config.algo.groups = 8
+        config.algo.ppo_epochs = 1
+        config.algo.minibatch_turns = 64
+        config.algo.iterations = 50
+        config.optim.lr_peak = 2.5e-4
+        config.optim.warmup_steps = 5
+    return config

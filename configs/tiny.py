@@ -1,0 +1,38 @@
+"""What `:tiny` means for every experiment: the tiny model, MiniWoB++ and one CPU.
+
+Facts of the machine and the page alone; each config file says what its own stage
+changes. Numbers come from the runs in the README.
+"""
+
+from ml_collections import ConfigDict
+
+TASKS = ("click-test", "click-dialog", "click-button", "click-tab", "focus-text")
+
+
+def shrink(config: ConfigDict) -> ConfigDict:
+    """Makes `config` fit two CPU cores, in place."""
+    config.model.path = "runs/tiny"
+    config.model.dtype = "float32"
+    config.model.remat = False
+    config.tasks.suite = "miniwob"
+    config.tasks.names = TASKS
+    config.tasks.max_turns = 2
+    config.web.width_px = 160  # 5 x 7 image tokens
+    config.web.height_px = 224
+    config.agent.prompt = "short"
+    config.rollout.workers = 1
+    config.rollout.contexts = 16
+    config.rollout.task_timeout_s = 60.0
+    config.rollout.lease_timeout_s = 90.0
+    config.sample.temperature = 1.0
+    config.sample.response_tokens = 32
+    config.sample.context_tokens = 320
+    config.sample.slots = 32
+    config.sample.prompt_buckets = (128, 192, 320)
+    config.batch.rows = 32
+    config.batch.lengths = (128, 192, 320)
+    config.batch.loss_tokens = 32
+    config.cluster.platform = "cpu"
+    config.optim.b2 = 0.95
+    config.optim.weight_decay = 0.0
+    return config
