@@ -1,0 +1,169 @@
+"""Qwen3-VL whole: images to features, tokens to hidden states, with or without cache.
+
+B rows, L tokens, D width, I images, P patches an image, C values a patch, S places of
+the cache, T DeepStack taps. The arrays are those of `core.types.Batch`. Everything is
+computed in the dtype of the parameters; norms, softmax and rope in float32.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from openwebrl_jax.models import cache as caches
+from openwebrl_jax.models import decoder as decoders
+from openwebrl_jax.models import layers, vision
+from openwebrl_jax.models.sizes import Sizes
+
+
+class Model(nnx.Module):
+    """Tower, decoder and, where it is not the embedding table, the head's matrix."""
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        decoder = sizes.decoder
+        self.vision = vision.Tower(sizes.vision, decoder.width)
+        self.decoder = decoders.Decoder(decoder)
+        table = (decoder.vocab, decoder.width)
+        self.head = (
+            None
+            if sizes.is_tied
+            else layers.declare(table, ("vocab", "embed"), std=0.02)
+        )
+
+
+class Features(NamedTuple):
+    """What the tower makes of a batch's images, all images' tokens in one row."""
+
+    merged: jax.Array  # [I * P / merge^2, D]
+    deepstack: jax.Array  # [T, I * P / merge^2, D]
+
+
+def encode_images(
+    model: Model,
+    patches_IPC,
+    patch_count_I,
+    patch_position_2IP,
+    table_index_4IP,
+    table_weight_4IP,
+    *,
+    remat: bool = False,
+) -> Features:
+    """Runs the tower; what stands beyond an image's patch count touches nothing."""
+    merged_IMD, taps_TIMD = vision.encode(
+        model.vision,
+        patches_IPC,
+        patch_count_I,
+        patch_position_2IP,
+        table_index_4IP,
+        table_weight_4IP,
+        remat,
+    )
+    D = merged_IMD.shape[-1]
+    return Features(
+        merged_IMD.reshape(-1, D), taps_TIMD.reshape(taps_TIMD.shape[0], -1, D)
+    )
+
+
+def forward(
+    model: Model,
+    ids_BL,
+    positions_3BL,
+    segment_BL,
+    image_index_BL,
+    features: Features | None,
+    *,
+    remat: bool = False,
+):
+    """Hidden states [B, L, D] after the final norm.
+
+    A token sees the earlier tokens of its own segment and itself.
+    """
+    sizes = model.sizes.decoder
+    angle_BLk = decoders.angles(sizes, positions_3BL)
+    L = ids_BL.shape[1]
+    causal_LL = jnp.tril(jnp.ones((L, L), bool))
+    mask_BLL = causal_LL & (segment_BL[:, :, None] == segment_BL[:, None])
+
+    def attend(q_BLHK, k_BLGK, v_BLGK):
+        return layers.attend(q_BLHK, k_BLGK, v_BLGK, mask_BLL)
+
+    def layer(x_BLD, one):
+        return decoders.apply_layer(one, sizes, x_BLD, angle_BLk, attend), None
+
+    def tapped_layer(x_BLD, one_and_tap):
+        one, tap_ND = one_and_tap
+        x_BLD, _ = layer(x_BLD, one)
+        return x_BLD + pick(tap_ND, image_index_BL), None
+
+    if remat:
+        layer, tapped_layer = jax.checkpoint(layer), jax.checkpoint(tapped_layer)
+    x_BLD = embed(model, ids_BL, image_index_BL, features)
+    stack, taps = model.decoder.layers, 0
+    if features is not None:
+        taps = features.deepstack.shape[0]
+        tapped = (layers.at(stack, slice(0, taps)), features.deepstack)
+        x_BLD, _ = jax.lax.scan(tapped_layer, x_BLD, tapped)
+    x_BLD, _ = jax.lax.scan(layer, x_BLD, layers.at(stack, slice(taps, None)))
+    return layers.rms_norm(x_BLD, model.decoder.norm[...], sizes.norm_eps)
+
+
+def extend(
+    model: Model,
+    cache: caches.Cache,
+    ids_BL,
+    positions_3BL,
+    image_index_BL,
+    features: Features | None,
+    start_B,
+):
+    """Appends L tokens to each row at its own start: (hidden [B, L, D], cache).
+
+    A token sees the places up to its own. Padding after a row's end does no harm:
+    no one sees beyond itself, and later tokens overwrite it. start + L may not pass
+    the cache's length.
+    """
+    sizes = model.sizes.decoder
+    angle_BLk = decoders.angles(sizes, positions_3BL)
+    L, S = ids_BL.shape[1], cache.k[0].shape[1]
+    own_BL = start_B[:, None] + jnp.arange(L)
+    mask_BLS = jnp.arange(S) <= own_BL[:, :, None]
+    x_BLD = embed(model, ids_BL, image_index_BL, features)
+    taps = 0 if features is None else features.deepstack.shape[0]
+    new_k, new_v = [], []
+
+    def attend(q_BLHK, k_BLGK, v_BLGK):
+        i = len(new_k)
+        new_k.append(caches.write(cache.k[i], k_BLGK, start_B))
+        new_v.append(caches.write(cache.v[i], v_BLGK, start_B))
+        return layers.attend(q_BLHK, new_k[i], new_v[i], mask_BLS)
+
+    # Unrolled: a scan would copy the stacked cache at every token.
+    for i in range(sizes.layers):
+        one = layers.at(model.decoder.layers, i)
+        x_BLD = decoders.apply_layer(one, sizes, x_BLD, angle_BLk, attend)
+        if features is not None and i < taps:
+            x_BLD = x_BLD + pick(features.deepstack[i], image_index_BL)
+    hidden_BLD = layers.rms_norm(x_BLD, model.decoder.norm[...], sizes.norm_eps)
+    return hidden_BLD, caches.Cache(tuple(new_k), tuple(new_v))
+
+
+def table_VD(model: Model):
+    """The head's matrix: its own, or the embedding table."""
+    return (model.decoder.embed if model.head is None else model.head)[...]
+
+
+def embed(model: Model, ids_BL, image_index_BL, features: Features | None):
+    """Token embeddings, with an image's tokens in the places of its pads."""
+    x_BLD = model.decoder.embed[...][ids_BL]
+    if features is None:
+        return x_BLD
+    is_image_BL1 = image_index_BL[..., None] >= 0
+    return jnp.where(is_image_BL1, pick(features.merged, image_index_BL), x_BLD)
+
+
+def pick(feature_ND, index_BL):
+    """Rows of the features by index; zeros where the index is -1."""
+    row_BLD = feature_ND[jnp.maximum(index_BL, 0)]
+    return jnp.where(index_BL[..., None] >= 0, row_BLD, 0)

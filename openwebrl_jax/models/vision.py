@@ -1,0 +1,136 @@
+"""The vision tower: patches of images in, decoder-wide tokens out.
+
+I images, P patches an image, C values a patch, W tower width, M = P / merge^2 merged
+tokens an image, T taps, D decoder width, N blocks. Patches come merge-block-major, so
+that merge^2 neighbours in the row become one token.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from openwebrl_jax.models import layers
+from openwebrl_jax.models.sizes import VisionSizes
+
+
+class Blocks(nnx.Module):
+    """All blocks of the tower, stacked on the first axis."""
+
+    def __init__(self, sizes: VisionSizes):
+        N, W, F = sizes.depth, sizes.width, sizes.mlp
+        self.attn_norm_scale = layers.declare((N, W), ("layers", None), mean=1.0)
+        self.attn_norm_bias = layers.declare((N, W), ("layers", None))
+        self.qkv = layers.kernel((N, W, 3 * W), ("layers", "embed", "heads"))
+        self.qkv_bias = layers.declare((N, 3 * W), ("layers", "heads"))
+        self.out = layers.kernel((N, W, W), ("layers", "heads", "embed"))
+        self.out_bias = layers.declare((N, W), ("layers", None))
+        self.mlp_norm_scale = layers.declare((N, W), ("layers", None), mean=1.0)
+        self.mlp_norm_bias = layers.declare((N, W), ("layers", None))
+        self.up = layers.kernel((N, W, F), ("layers", "embed", "mlp"))
+        self.up_bias = layers.declare((N, F), ("layers", "mlp"))
+        self.down = layers.kernel((N, F, W), ("layers", "mlp", "embed"))
+        self.down_bias = layers.declare((N, W), ("layers", None))
+
+
+class Mergers(nnx.Module):
+    """Mergers stacked on the first axis: merge^2 patches become one token.
+
+    The norm is over one patch (the tower's own merger) or over all that are merged
+    (the DeepStack mergers): `norm_width` says which.
+    """
+
+    def __init__(self, sizes: VisionSizes, count: int, norm_width: int, out: int):
+        N, X = count, sizes.width * sizes.merge**2
+        self.norm_scale = layers.declare((N, norm_width), ("layers", None), mean=1.0)
+        self.norm_bias = layers.declare((N, norm_width), ("layers", None))
+        self.up = layers.kernel((N, X, X), ("layers", "embed", "mlp"))
+        self.up_bias = layers.declare((N, X), ("layers", "mlp"))
+        self.down = layers.kernel((N, X, out), ("layers", "mlp", "embed"))
+        self.down_bias = layers.declare((N, out), ("layers", None))
+
+
+class Tower(nnx.Module):
+    """Patch embedding, position table, blocks and mergers."""
+
+    def __init__(self, sizes: VisionSizes, out: int):
+        W, table = sizes.width, sizes.table_side**2
+        self.sizes = sizes
+        self.patch = layers.kernel((sizes.patch_values, W), (None, "embed"))
+        self.patch_bias = layers.declare((W,), (None,))
+        self.table = layers.declare((table, W), (None, "embed"), std=0.02)
+        self.blocks = Blocks(sizes)
+        self.merger = Mergers(sizes, 1, W, out)
+        self.tap_mergers = Mergers(sizes, len(sizes.taps), W * sizes.merge**2, out)
+
+
+def encode(
+    tower: Tower, patches_IPC, count_I, position_2IP, index_4IP, weight_4IP, remat
+):
+    """Merged tokens [I, M, D] and the DeepStack taps [T, I, M, D]."""
+    sizes, dtype = tower.sizes, tower.table.dtype
+    x_IPW = patches_IPC.astype(dtype) @ tower.patch[...] + tower.patch_bias[...]
+    corner_4IPW = tower.table[...][index_4IP] * weight_4IP[..., None].astype(dtype)
+    x_IPW = x_IPW + corner_4IPW.sum(axis=0)
+    angle_IPk = _angles(sizes, position_2IP)
+    I, P = count_I.shape[0], patches_IPC.shape[1]
+    mask_IPP = jnp.arange(P)[None, None] < count_I[:, None, None]
+    mask_IPP = jnp.broadcast_to(mask_IPP, (I, P, P))
+
+    def block(x_IPW, one):
+        return _block(one, sizes, x_IPW, angle_IPk, mask_IPP), None
+
+    block = jax.checkpoint(block) if remat else block
+    taps, start = [], 0
+    for i, tap in enumerate(sizes.taps):
+        part = layers.at(tower.blocks, slice(start, tap + 1))
+        x_IPW, _ = jax.lax.scan(block, x_IPW, part)
+        taps.append(_merge(layers.at(tower.tap_mergers, i), sizes, x_IPW))
+        start = tap + 1
+    part = layers.at(tower.blocks, slice(start, sizes.depth))
+    x_IPW, _ = jax.lax.scan(block, x_IPW, part)
+    merged_IMD = _merge(layers.at(tower.merger, 0), sizes, x_IPW)
+    empty_TIMD = jnp.zeros((0, *merged_IMD.shape), dtype)
+    return merged_IMD, jnp.stack(taps) if taps else empty_TIMD
+
+
+def _angles(sizes: VisionSizes, position_2IP):
+    """Half of a head's pairs turn with the patch's row, half with its column."""
+    quarter = sizes.width // sizes.heads // 4
+    turn_k = layers.frequencies(quarter, sizes.rope_theta)
+    angle_2IPk = position_2IP[..., None].astype(jnp.float32) * turn_k
+    return jnp.concatenate([angle_2IPk[0], angle_2IPk[1]], axis=-1)
+
+
+def _block(block: Blocks, sizes: VisionSizes, x_IPW, angle_IPk, mask_IPP):
+    """One pre-norm block; attention stays inside each image."""
+    I, P, W = x_IPW.shape
+    h_IPW = layers.layer_norm(
+        x_IPW, block.attn_norm_scale[...], block.attn_norm_bias[...]
+    )
+    qkv_IPX = h_IPW @ block.qkv[...] + block.qkv_bias[...]
+    heads = (I, P, sizes.heads, W // sizes.heads)
+    q_IPHK, k_IPHK, v_IPHK = (
+        part.reshape(heads) for part in jnp.split(qkv_IPX, 3, axis=-1)
+    )
+    q_IPHK = layers.rotate(q_IPHK, angle_IPk)
+    k_IPHK = layers.rotate(k_IPHK, angle_IPk)
+    out_IPW = layers.attend(q_IPHK, k_IPHK, v_IPHK, mask_IPP)
+    x_IPW = x_IPW + out_IPW @ block.out[...] + block.out_bias[...]
+    h_IPW = layers.layer_norm(
+        x_IPW, block.mlp_norm_scale[...], block.mlp_norm_bias[...]
+    )
+    h_IPF = jax.nn.gelu(h_IPW @ block.up[...] + block.up_bias[...], approximate=True)
+    return x_IPW + h_IPF @ block.down[...] + block.down_bias[...]
+
+
+def _merge(merger: Mergers, sizes: VisionSizes, x_IPW):
+    """Joins merge^2 neighbours, norms before or after, maps to decoder width."""
+    I, P, W = x_IPW.shape
+    joined = (I, P // sizes.merge**2, W * sizes.merge**2)
+    scale, bias = merger.norm_scale[...], merger.norm_bias[...]
+    is_after = scale.shape[-1] != W
+    x_IMX = layers.layer_norm(
+        x_IPW.reshape(joined) if is_after else x_IPW, scale, bias
+    ).reshape(joined)
+    h_IMX = jax.nn.gelu(x_IMX @ merger.up[...] + merger.up_bias[...], approximate=False)
+    return h_IMX @ merger.down[...] + merger.down_bias[...]
