@@ -1,0 +1,1 @@
+"""Experiments: `--config=configs/NAME.py`, or `--config=configs/NAME.py:tiny`."""

@@ -1,0 +1,1 @@
+"""Commands: `python -m launch.NAME --help` says what each does."""

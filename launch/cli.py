@@ -1,0 +1,24 @@
+"""How every command here begins and fails: flags, then one clear line."""
+
+import logging as stdlib_logging
+import sys
+from collections.abc import Callable
+
+from absl import app, logging
+
+
+def run(main: Callable[[], None]) -> None:
+    """Parses flags and runs `main`; a refusal (ValueError) is one line, exit code 2."""
+
+    def guarded(argv: list[str]) -> None:
+        if argv[1:]:
+            sys.exit(f"refused: got the stray argument {argv[1]!r}; see --help")
+        logging.set_verbosity(logging.WARNING)
+        stdlib_logging.getLogger("orbax").setLevel(stdlib_logging.ERROR)
+        try:
+            main()
+        except (ValueError, FileNotFoundError) as error:
+            print(f"refused: {error}", file=sys.stderr)
+            sys.exit(2)
+
+    app.run(guarded)

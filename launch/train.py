@@ -1,0 +1,17 @@
+"""Trains, by MT-SFT or MM-GRPO as the config's `stage` says; resumes by itself.
+
+python -m launch.train --config=configs/grpo_short.py:tiny --workdir=runs/short
+"""
+
+from absl import flags
+from ml_collections import config_flags
+
+from launch import cli
+from openwebrl_jax.runtime import train
+
+_CONFIG = config_flags.DEFINE_config_file("config", None, "Experiment.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of this run; made if missing.")
+flags.mark_flags_as_required(["config", "workdir"])
+
+if __name__ == "__main__":
+    cli.run(lambda: train.run(_CONFIG.value, _WORKDIR.value))
