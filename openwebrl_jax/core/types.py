@@ -166,9 +166,9 @@ class Reply:
     `response_ids` are the sampled ids, the end-of-turn id included iff it was
     sampled; `closing_ids` the fixed ids that end the turn after them, never sampled
     and never learnt. `logprobs` has one value <= 0 for each response id; `seen_ids`
-    are the ids of the last user segment (image pads and the opening of the reply included),
-    `remembered_ids` what later turns keep of this turn: its user segment without the
-    image, then the remembered reply and its fixed end.
+    are the ids of the last user segment (image pads and the opening of the reply
+    included), `remembered_ids` what later turns keep of this turn: its user segment
+    without the image, then the remembered reply and its fixed end.
     """
 
     text: str
