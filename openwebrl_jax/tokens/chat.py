@@ -35,9 +35,13 @@ _FORMAT = (
     "</tool_call>",
 )
 # The fixed borders of a written reply: an opening thought at its very beginning, the
-# first end of a thought, and call markers that stand alone on their lines behind it.
+# first end of a thought, and behind it call markers at the ends of lines. A call's
+# JSON stands on one line, so that what it holds is never such a border.
 _THOUGHT = re.compile(r"\A(<think>)?(.*?)(</think>)", re.DOTALL)
-_CALL_BORDER = re.compile(r"(?:(?<=\n)|\A)(<tool_call>|</tool_call>)(?=\n|\Z)")
+_CALL_BORDER = re.compile(
+    r"((?:\A|(?<=\n)|(?<=</tool_call>))<tool_call>(?=\n)"
+    r"|(?<=\n)</tool_call>(?=\n|\Z|<tool_call>))"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
