@@ -1,0 +1,74 @@
+"""The ledger's events on disk: one checksummed JSON line each, never rewritten.
+
+In: events, in order. Out: the same after a crash; a torn last line is dropped.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+
+class Journal:
+    """The open file `path`; reading it back is `read`."""
+
+    def __init__(self, path: Path):
+        _drop_torn_line(path)
+        self._file = open(path, "a", encoding="utf-8")
+
+    def append(self, events: Iterable[dict[str, Any]], *, is_durable: bool) -> None:
+        """Writes events; `is_durable` waits until the disk has them."""
+        self._file.writelines(_line(event) for event in events)
+        self._file.flush()
+        if is_durable:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """All events of a journal, [] where there is none.
+
+    Raises ValueError for a line in the middle that is damaged: what came after it
+    cannot be trusted.
+    """
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    events = []
+    for number, line in enumerate(lines, start=1):
+        event = _event(line)
+        if event is None and number == len(lines):
+            break
+        if event is None:
+            raise ValueError(
+                f"{path}, line {number} of {len(lines)} is damaged; start a new "
+                "workdir, or cut the file there to lose what came later"
+            )
+        events.append(event)
+    return events
+
+
+def _line(event: dict[str, Any]) -> str:
+    text = json.dumps(event, separators=(",", ":"))
+    return f"{zlib.crc32(text.encode()):08x} {text}\n"
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """The event of a line; None = the line is damaged."""
+    checksum, _, text = line.rstrip("\n").partition(" ")
+    is_whole = line.endswith("\n") and f"{zlib.crc32(text.encode()):08x}" == checksum
+    return json.loads(text) if is_whole else None
+
+
+def _drop_torn_line(path: Path) -> None:
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if whole != data:
+        path.write_bytes(whole)

@@ -1,0 +1,131 @@
+"""The ledger as an actor: the one place where leases, results and groups meet.
+
+Each call decides (rollout.ledger), writes the events down, applies them, answers. A
+worker's `lease` and the learner's `take` wait for the state to change; nothing else
+blocks.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from openwebrl_jax.core import types
+from openwebrl_jax.rollout import books, events, ledger
+from openwebrl_jax.runtime import journal
+from openwebrl_jax.tasks import source
+
+JOURNAL = "ledger.jsonl"
+_LEASE_WAIT_S = 2.0  # then the worker asks again, and leases that ran out are seen
+
+
+def limits(config: Any) -> books.Limits:
+    """What bounds the ledger of this run."""
+    return books.Limits(
+        group=config.algo.group,
+        groups=config.algo.groups,
+        eta=config.algo.eta,
+        retries=config.rollout.retries,
+        lease_timeout_s=config.rollout.lease_timeout_s,
+        starve_batches=config.algo.starve_batches,
+        advantage=config.algo.advantage,
+        iterations=config.algo.iterations,
+        shuffle_seed=config.seed if config.algo.shuffle_rewards else None,
+    )
+
+
+@ray.remote
+class Queue:
+    """Holds the ledger's State and its journal. All methods run on one event loop."""
+
+    async def start(
+        self, config: Any, workdir: str, snapshot: bytes | None, iteration: int
+    ) -> None:
+        """Goes on from a checkpoint: its snapshot, later events, then a rollback.
+
+        `snapshot` is None and `iteration` 0 where there is no checkpoint yet.
+        """
+        self._source = source.make_source(config.tasks, config.seed, "train")
+        path = Path(workdir) / JOURNAL
+        state = ledger.new_state(limits(config))
+        if snapshot is not None:
+            state = books.restore(snapshot)
+            state = dataclasses.replace(state, limits=limits(config))
+        past = journal.read(path)
+        self._state = events.apply_all(state, past[state.applied :])
+        self._journal = journal.Journal(path)
+        self._changed = asyncio.Condition()
+        if past:
+            await self._write(ledger.rollback(self._state, iteration))
+            await self._write(ledger.restart(self._state))
+
+    async def lease(self, worker: str) -> ledger.Lease | None:
+        """The next slot to play; None = ask again (none is free, or none is left)."""
+        deadline_s = time.monotonic() + _LEASE_WAIT_S
+        while True:
+            found = ledger.offer(self._state, time.time(), worker, self._source.task_at)
+            await self._write(found, is_durable=False)
+            lease = ledger.lease(self._state, found)
+            left_s = deadline_s - time.monotonic()
+            if lease is not None or left_s <= 0:
+                return lease
+            await self._wait(left_s)
+
+    async def finish(
+        self, ordinal: int, slot: int, attempt: int, record: types.Slot
+    ) -> None:
+        """Enters a result; its trajectory must be durable by now."""
+        await self._write(ledger.finish(self._state, ordinal, slot, attempt, record))
+
+    async def take(self, count: int) -> tuple[types.Group, ...]:
+        """The `count` oldest kept groups, waiting for them; may raise StarvationError."""
+        while not (found := ledger.take(self._state, count)):
+            await self._wait(_LEASE_WAIT_S)
+        await self._write(found)
+        return books.groups(self._state, found[0]["ordinals"])
+
+    async def trained(
+        self, iteration: int, ordinals: Sequence[int], version: int
+    ) -> bytes:
+        """The learner made a version and publishes it; answers with a snapshot."""
+        found = ledger.trained(self._state, iteration, ordinals, version)
+        await self._write([*found, *ledger.published(self._state, version)])
+        return books.snapshot(self._state)
+
+    async def acknowledged(self, version: int) -> None:
+        """All of serving speaks with the version."""
+        await self._write(ledger.acknowledged(self._state, version))
+
+    async def checkpointed(self, iteration: int) -> None:
+        """`iteration` is the oldest checkpoint that is kept."""
+        await self._write(ledger.checkpointed(self._state, iteration))
+
+    async def worker_lost(self, worker: str) -> None:
+        """A worker died: what it held is free again."""
+        await self._write(ledger.worker_lost(self._state, worker))
+
+    async def counts(self) -> dict[str, dict[str, int]]:
+        """Both conservation laws' terms, and what lies behind them."""
+        books.check(self._state)
+        return books.counts(self._state)
+
+    async def _write(
+        self, found: list[events.Event], *, is_durable: bool = True
+    ) -> None:
+        if not found:
+            return
+        self._journal.append(found, is_durable=is_durable)
+        self._state = events.apply_all(self._state, found)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _wait(self, timeout_s: float) -> None:
+        async with self._changed:
+            try:
+                await asyncio.wait_for(self._changed.wait(), timeout_s)
+            except TimeoutError:
+                return
