@@ -6,6 +6,7 @@ blocks.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -15,9 +16,8 @@ from typing import Any
 import ray
 
 from openwebrl_jax.core import types
-from openwebrl_jax.rollout import books, events, ledger
+from openwebrl_jax.rollout import books, build, events, ledger
 from openwebrl_jax.runtime import journal
-from openwebrl_jax.tasks import source
 
 JOURNAL = "ledger.jsonl"
 _LEASE_WAIT_S = 2.0  # then the worker asks again, and leases that ran out are seen
@@ -49,7 +49,7 @@ class Queue:
 
         `snapshot` is None and `iteration` 0 where there is no checkpoint yet.
         """
-        self._source = source.make_source(config.tasks, config.seed, "train")
+        self._source = build.make_source(config, "train")
         path = Path(workdir) / JOURNAL
         state = ledger.new_state(limits(config))
         if snapshot is not None:
@@ -58,34 +58,34 @@ class Queue:
         past = journal.read(path)
         self._state = events.apply_all(state, past[state.applied :])
         self._journal = journal.Journal(path)
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
         if past:
-            await self._write(ledger.rollback(self._state, iteration))
-            await self._write(ledger.restart(self._state))
+            self._write(ledger.rollback(self._state, iteration))
+            self._write(ledger.restart(self._state))
 
     async def lease(self, worker: str) -> ledger.Lease | None:
         """The next slot to play; None = ask again (none is free, or none is left)."""
         deadline_s = time.monotonic() + _LEASE_WAIT_S
         while True:
             found = ledger.offer(self._state, time.time(), worker, self._source.task_at)
-            await self._write(found, is_durable=False)
+            self._write(found, is_durable=False)
             lease = ledger.lease(self._state, found)
             left_s = deadline_s - time.monotonic()
             if lease is not None or left_s <= 0:
                 return lease
-            await self._wait(left_s)
+            await self._change(left_s)
 
     async def finish(
         self, ordinal: int, slot: int, attempt: int, record: types.Slot
     ) -> None:
         """Enters a result; its trajectory must be durable by now."""
-        await self._write(ledger.finish(self._state, ordinal, slot, attempt, record))
+        self._write(ledger.finish(self._state, ordinal, slot, attempt, record))
 
     async def take(self, count: int) -> tuple[types.Group, ...]:
         """The `count` oldest kept groups, waiting for them; may raise StarvationError."""
         while not (found := ledger.take(self._state, count)):
-            await self._wait(_LEASE_WAIT_S)
-        await self._write(found)
+            await self._change(_LEASE_WAIT_S)
+        self._write(found)
         return books.groups(self._state, found[0]["ordinals"])
 
     async def trained(
@@ -93,39 +93,35 @@ class Queue:
     ) -> bytes:
         """The learner made a version and publishes it; answers with a snapshot."""
         found = ledger.trained(self._state, iteration, ordinals, version)
-        await self._write([*found, *ledger.published(self._state, version)])
+        self._write([*found, *ledger.published(self._state, version)])
         return books.snapshot(self._state)
 
     async def acknowledged(self, version: int) -> None:
         """All of serving speaks with the version."""
-        await self._write(ledger.acknowledged(self._state, version))
+        self._write(ledger.acknowledged(self._state, version))
 
     async def checkpointed(self, iteration: int) -> None:
         """`iteration` is the oldest checkpoint that is kept."""
-        await self._write(ledger.checkpointed(self._state, iteration))
+        self._write(ledger.checkpointed(self._state, iteration))
 
     async def worker_lost(self, worker: str) -> None:
         """A worker died: what it held is free again."""
-        await self._write(ledger.worker_lost(self._state, worker))
+        self._write(ledger.worker_lost(self._state, worker))
 
     async def counts(self) -> dict[str, dict[str, int]]:
         """Both conservation laws' terms, and what lies behind them."""
         books.check(self._state)
         return books.counts(self._state)
 
-    async def _write(
-        self, found: list[events.Event], *, is_durable: bool = True
-    ) -> None:
+    def _write(self, found: list[events.Event], *, is_durable: bool = True) -> None:
         if not found:
             return
         self._journal.append(found, is_durable=is_durable)
         self._state = events.apply_all(self._state, found)
-        async with self._changed:
-            self._changed.notify_all()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    async def _wait(self, timeout_s: float) -> None:
-        async with self._changed:
-            try:
-                await asyncio.wait_for(self._changed.wait(), timeout_s)
-            except TimeoutError:
-                return
+    async def _change(self, timeout_s: float) -> None:
+        """Returns when the state has changed, or after the time."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
