@@ -5,10 +5,12 @@ tokenizer and its files. A vocabulary of a thousand is enough for a model that r
 and writes one format only.
 """
 
+import collections
 import json
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -35,28 +37,35 @@ CONTROL = {
 # them, a line end, other space. A word carries the space behind it and not the one
 # before it, so that a name is the same token inside quotes, at the end of a thought
 # and as an argument: it can be copied.
-_FREE = r"\d+|\p{L}+ ?|[^\s\p{L}\d]+ ?|\n|[^\S\n]+"
+_FREE = r"\d+|[\p{L}_]+ ?|[^\s\p{L}\d_]+ ?|\n|[^\S\n]+"
 
 
 def train(
-    corpus: Iterable[str], vocab_size: int, pieces: Sequence[str]
+    corpus: Sequence[str], vocab_size: int, pieces: Sequence[str], merges: int = 256
 ) -> tokenizers.Tokenizer:
-    """A tokenizer of at most `vocab_size` ids that spells every piece with one."""
+    """A tokenizer of at most `vocab_size` ids that spells every piece with one.
+
+    The room that bytes, pieces, control tokens and `merges` leave goes to the most
+    frequent words of the corpus; rare words are spelt by merges.
+    """
     splitter = _splitter(pieces)
     learnt = tokenizers.Tokenizer(models.BPE())
     learnt.pre_tokenizer = splitter
     learnt.train_from_iterator(
         corpus,
         trainers.BpeTrainer(
-            vocab_size=vocab_size - len(pieces) - len(CONTROL),
+            vocab_size=256 + merges,
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         ),
     )
     model = json.loads(learnt.to_str())["model"]
     vocab = model["vocab"]
-    for piece in pieces:
-        vocab.setdefault(_spelling(splitter, piece), len(vocab))
+    for spelling in [_spelling(splitter, piece) for piece in pieces]:
+        vocab.setdefault(spelling, len(vocab))
+    for word in _words(splitter, corpus):
+        if len(vocab) < vocab_size - len(CONTROL):
+            vocab.setdefault(word, len(vocab))
     # A stretch that is in the vocabulary as a whole needs no merges to get there.
     whole = tokenizers.Tokenizer(
         models.BPE(
@@ -82,6 +91,33 @@ def piece_id(tokenizer: tokenizers.Tokenizer, piece: str) -> int:
     if len(ids) != 1:
         raise ValueError(f"{piece!r} costs {len(ids)} tokens, it must be one")
     return ids[0]
+
+
+def name_ids(
+    config: Mapping[str, Any], tokenizer: tokenizers.Tokenizer, multiple: int = 64
+) -> dict[str, Any]:
+    """A model's `config.json` with this tokenizer's ids and its padded size.
+
+    Rows of the table are padded to a multiple, so that devices can share them evenly.
+    """
+    size = tokenizer.get_vocab_size(with_added_tokens=True)
+    ids = {
+        f"{name}_token_id": tokenizer.token_to_id(f"<|{marker}|>")
+        for name, marker in (
+            ("image", "image_pad"),
+            ("video", "video_pad"),
+            ("vision_start", "vision_start"),
+            ("vision_end", "vision_end"),
+        )
+    }
+    text = {
+        **config["text_config"],
+        "vocab_size": -(-size // multiple) * multiple,
+        "bos_token_id": tokenizer.token_to_id("<|endoftext|>"),
+        "eos_token_id": tokenizer.token_to_id("<|im_end|>"),
+        "pad_token_id": tokenizer.token_to_id("<|endoftext|>"),
+    }
+    return {**config, **ids, "text_config": text}
 
 
 def save(folder: str | pathlib.Path, tokenizer: tokenizers.Tokenizer) -> None:
@@ -113,9 +149,18 @@ def _splitter(pieces: Sequence[str]) -> pre_tokenizers.PreTokenizer:
     )
 
 
+def _words(splitter: pre_tokenizers.PreTokenizer, corpus: Sequence[str]) -> list[str]:
+    """The words that occur at least twice, the most frequent first."""
+    counts = collections.Counter(
+        word for text in corpus for word, _ in splitter.pre_tokenize_str(text)
+    )
+    return sorted(
+        (word for word, count in counts.items() if count > 1),
+        key=lambda word: (-counts[word], word),
+    )
+
+
 def _spelling(splitter: pre_tokenizers.PreTokenizer, piece: str) -> str:
     """The piece in the letters that stand for bytes."""
-    stretches = splitter.pre_tokenize_str(piece)
-    if len(stretches) != 1:
-        raise ValueError(f"{piece!r} is cut into {len(stretches)} stretches")
-    return stretches[0][0]
+    ((spelling, _),) = splitter.pre_tokenize_str(piece)
+    return spelling
