@@ -147,5 +147,5 @@ def _decode(png: bytes) -> Image.Image:
 def _tables(spec: ImageSpec) -> np.ndarray:
     """[3, 256]: the normalised value of each byte, rounded as the processor rounds."""
     scaled = (np.arange(256, dtype=np.float64) * spec.rescale).astype(np.float32)
-    mean, std = np.float32(spec.mean), np.float32(spec.std)
+    mean, std = (np.asarray(part, np.float32) for part in (spec.mean, spec.std))
     return ((scaled[:, None] - mean) / std).T.copy()
