@@ -1,0 +1,166 @@
+import dataclasses
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from openwebrl_jax.batch import collate
+from openwebrl_jax.core import types
+from openwebrl_jax.tokens import images, positions
+
+PAD = 5  # the id of an image pad
+SIDE = 8
+SPEC = images.ImageSpec(
+    patch_px=4,
+    merge=2,
+    temporal=2,
+    pixels_min=64,
+    pixels_max=65_536,
+    mean=(0.5, 0.5, 0.5),
+    std=(0.5, 0.5, 0.5),
+    rescale=1 / 255,
+    resample=3,
+)
+SHAPE = collate.Lattice(
+    rows=4, lengths=(8, 16, 32), loss_tokens=6, images=(1, 2, 4), patches=(8, 16)
+)
+
+
+def png(shade, width=16, height=16):
+    """A grey page; 16 x 16 pixels make 16 patches and 4 tokens."""
+    out = io.BytesIO()
+    Image.new("RGB", (width, height), (shade, shade, 0)).save(out, format="PNG")
+    return out.getvalue()
+
+
+def make_row(ids, live, images=(), advantage=0.5, name="t:0"):
+    weight = np.zeros(len(ids), np.float32)
+    weight[list(live)] = [0.25 + 0.1 * n for n in range(len(live))]
+    return types.Row(
+        ids=np.array(ids, np.int32),
+        loss_weight=weight,
+        old_logp=np.where(weight > 0, -weight, 0.0).astype(np.float32),
+        advantage=advantage,
+        images=tuple(images),
+        source=name,
+    )
+
+
+def call(rows, shape=SHAPE):
+    return collate.collate(rows, shape, SPEC, image_id=PAD, table_side=SIDE)
+
+
+def test_two_rows_that_share_an_image_by_hand():
+    page = png(10)
+    first = make_row([1, PAD, PAD, PAD, PAD, 2, 3], [5, 6], [page])
+    second = make_row(
+        [1, PAD, PAD, 9, PAD, PAD, PAD, PAD, 4], [8], [png(20, 16, 8), page], -2.0
+    )
+    batch = call([first, second])
+    assert batch.ids_BL.shape == (4, 16)
+    assert batch.ids_BL[0].tolist() == [1, 5, 5, 5, 5, 2, 3] + [0] * 9
+    assert batch.segment_BL[0].tolist() == [0] * 7 + [-1] * 9
+    assert (batch.segment_BL[2:] == -1).all()
+    # the page is image 0, the half page image 1; 16 patches = 4 tokens a slot
+    assert batch.image_index_BL[0, :7].tolist() == [-1, 0, 1, 2, 3, -1, -1]
+    assert batch.image_index_BL[1, :9].tolist() == [-1, 4, 5, -1, 0, 1, 2, 3, -1]
+    assert batch.patch_count_I.tolist() == [16, 8]
+    assert batch.patches_IPC.shape == (2, 16, SPEC.values)
+    np.testing.assert_array_equal(batch.patches_IPC[0], images.patches(SPEC, page)[0])
+    assert not batch.patches_IPC[1, 8:].any()
+    want = positions.rope_positions(first.ids, [(4, 4)], image_id=PAD, merge=2)
+    np.testing.assert_array_equal(batch.positions_3BL[:, 0, :7], want)
+    assert batch.loss_index_BN[0].tolist() == [5, 6, 0, 0, 0, 0]
+    np.testing.assert_allclose(batch.loss_weight_BN[0, :3], [0.25, 0.35, 0.0])
+    np.testing.assert_allclose(batch.old_logp_BN[0, :3], [-0.25, -0.35, 0.0])
+    assert batch.advantage_BN[1].tolist() == [-2.0, 0, 0, 0, 0, 0]
+    np.testing.assert_allclose(batch.table_weight_4IP[:, 0].sum(0), 1.0, rtol=1e-6)
+
+
+def test_dtypes_are_those_of_the_record():
+    batch = call([make_row([1, 2], [1])])
+    for field in dataclasses.fields(types.Batch):
+        is_float = field.name.startswith(("patches", "table_weight", "loss_weight"))
+        is_float |= field.name.startswith(("old_logp", "advantage"))
+        dtype = getattr(batch, field.name).dtype
+        assert dtype == (np.float32 if is_float else np.int32), field.name
+
+
+def test_no_rows_and_no_images_take_the_smallest_buckets():
+    batch = call([])
+    assert batch.ids_BL.shape == (4, 8)
+    assert batch.patches_IPC.shape[:2] == (1, 8)
+    assert not batch.loss_weight_BN.any()
+    assert (batch.segment_BL == -1).all() and (batch.image_index_BL == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([make_row(range(10, 43), [1])], "33 tokens in a row.*config.batch.lengths"),
+        ([make_row(range(10, 20), range(1, 8))], "7 loss tokens.*batch.loss_tokens"),
+        ([make_row([1, 2], [1])] * 5, "5 rows for a batch of 4"),
+        (
+            [make_row([1] + [PAD] * 8, [], [png(1, 32, 16)])],
+            "32 patches.*config.web.width_px",
+        ),
+        ([make_row([1, 2], [0])], "first token"),
+        ([make_row([1, PAD], [1], [])], "0 grids for 1 images"),
+        ([make_row([1, PAD, 3], [2], [png(0)])], "has 1 pads"),
+    ],
+)
+def test_what_does_not_fit_is_refused(rows, message):
+    with pytest.raises(ValueError, match=message):
+        call(rows)
+
+
+def test_too_many_images_are_refused():
+    rows = [
+        make_row([1] + ([PAD] * 2 + [9]) * 2, [6], [png(i, 16, 8), png(i + 99, 16, 8)])
+        for i in range(3)
+    ]
+    with pytest.raises(ValueError, match="6 images, the largest bucket holds 4"):
+        call(rows)
+
+
+@given(st.lists(st.tuples(st.integers(2, 30), st.integers(0, 2)), max_size=11))
+def test_micro_batches_hold_every_row_once_and_in_few_shapes(sizes):
+    rows = [
+        make_row(
+            [1, PAD, PAD, *range(100, 100 + length)] if shade else range(9, 9 + length),
+            [length - 1],
+            [png(shade, 16, 8)] if shade else [],
+            name=f"t{i}:0",
+        )
+        for i, (length, shade) in enumerate(sizes)
+        if length + 3 <= 32
+    ]
+    batches = list(
+        collate.micro_batches(rows, SHAPE, SPEC, image_id=PAD, table_side=SIDE)
+    )
+    assert len(batches) == -(-len(rows) // SHAPE.rows)
+    total = sum(float(batch.loss_weight_BN.sum()) for batch in batches)
+    assert total == pytest.approx(0.25 * len(rows), rel=1e-5)
+    for batch in batches:
+        assert batch.ids_BL.shape[1] in SHAPE.lengths
+        assert batch.patches_IPC.shape[0] in SHAPE.images
+        used = batch.patch_count_I[batch.patch_count_I > 0]
+        assert len(used) <= 2  # two different pages at most, each once
+
+
+def test_make_lattice_from_config():
+    config = SimpleNamespace(rows=32, lengths=(320, 128, 192), loss_tokens=32)
+    lattice = collate.make_lattice(config, 1, (14, 10))
+    assert lattice == collate.Lattice(
+        rows=32,
+        lengths=(128, 192, 320),
+        loss_tokens=32,
+        images=(8, 16, 32),
+        patches=(140,),
+    )
+    config.rows = 1
+    assert collate.make_lattice(config, 2, (4, 4)).images == (1, 2)
