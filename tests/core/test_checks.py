@@ -89,7 +89,7 @@ def test_a_bad_value_is_named_with_its_mend(changes, said):
 
 def test_all_faults_come_in_one_message():
     text = refusal(make_config(algo__group=1, algo__loss="x", tasks__names=()))
-    assert text.startswith("4 faults in the config:")
+    assert text.startswith("3 faults in the config:")
     assert [text.count(word) for word in ("group=1", "names=()", "loss='x'")] == [
         1,
         1,
