@@ -86,7 +86,7 @@ def read(
         reply_text=reply.text,
         thought=parsed.thought,
         calls=parsed.calls,
-        parse_error=parsed.error or "",
+        parse_error=str(parsed.error or ""),
         seen_ids=reply.seen_ids,
         remembered_ids=reply.remembered_ids,
         response_ids=reply.response_ids,
