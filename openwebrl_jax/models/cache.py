@@ -13,7 +13,7 @@ from openwebrl_jax.models.sizes import Sizes
 
 
 class Cache(NamedTuple):
-    """One array [B, S, G, K] a layer, so that decoding never copies the whole."""
+    """One array [B, G, S, K] a layer, so that decoding never copies the whole."""
 
     k: tuple[jax.Array, ...]
     v: tuple[jax.Array, ...]
@@ -22,15 +22,15 @@ class Cache(NamedTuple):
 def init_cache(sizes: Sizes, rows: int, length: int, dtype=jnp.float32) -> Cache:
     """An empty cache; `length` holds the prompt's bucket and the whole reply."""
     decoder = sizes.decoder
-    shape = (rows, length, decoder.kv_heads, decoder.head_width)
+    shape = (rows, decoder.kv_heads, length, decoder.head_width)
     empty = [jnp.zeros(shape, dtype) for _ in range(2 * decoder.layers)]
     return Cache(tuple(empty[: decoder.layers]), tuple(empty[decoder.layers :]))
 
 
-def write(place_BSGK, new_BLGK, start_B):
+def write(place_BGSK, new_BGLK, start_B):
     """Puts each row's L new entries at its own start."""
     return jax.vmap(
-        lambda place_SGK, new_LGK, start: jax.lax.dynamic_update_slice_in_dim(
-            place_SGK, new_LGK, start, axis=0
+        lambda place_GSK, new_GLK, start: jax.lax.dynamic_update_slice_in_dim(
+            place_GSK, new_GLK, start, axis=1
         )
-    )(place_BSGK, new_BLGK.astype(place_BSGK.dtype), start_B)
+    )(place_BGSK, new_BGLK.astype(place_BGSK.dtype), start_B)

@@ -53,7 +53,8 @@ def angles(sizes: DecoderSizes, positions_3BL):
     for axis in (1, 2):
         axis_k[axis : 3 * sizes.rope_section[axis] : 3] = axis
     position_BLk = jnp.moveaxis(positions_3BL[axis_k], 0, -1).astype(jnp.float32)
-    return position_BLk * layers.frequencies(pairs, sizes.rope_theta)
+    turn_k = layers.frequencies(pairs, sizes.rope_theta)
+    return position_BLk * layers.broad(turn_k, position_BLk)
 
 
 def apply_layer(layer: Layers, sizes: DecoderSizes, x_BLD, angle_BLk, attend: Callable):
@@ -66,7 +67,11 @@ def apply_layer(layer: Layers, sizes: DecoderSizes, x_BLD, angle_BLk, attend: Ca
     v_BLGK = (h_BLD @ layer.v[...]).reshape(B, L, sizes.kv_heads, K)
     q_BLHK = layers.rotate(layers.rms_norm(q_BLHK, layer.q_norm[...], eps), angle_BLk)
     k_BLGK = layers.rotate(layers.rms_norm(k_BLGK, layer.k_norm[...], eps), angle_BLk)
-    x_BLD = x_BLD + attend(q_BLHK, k_BLGK, v_BLGK) @ layer.out[...]
+    x_BLD = (
+        x_BLD
+        + attend(q_BLHK, layers.head_major(k_BLGK), layers.head_major(v_BLGK))
+        @ layer.out[...]
+    )
     h_BLD = layers.rms_norm(x_BLD, layer.mlp_norm[...], eps)
     gate_BLF = jax.nn.silu(h_BLD @ layer.gate[...])
     return x_BLD + (gate_BLF * (h_BLD @ layer.up[...])) @ layer.down[...]

@@ -61,6 +61,6 @@ def sample_logits(hidden_BD, table_VD, rule: SamplingRule):
     logit_BV = logit_BV / rule.temperature
     if not rule.forbidden_ids:
         return logit_BV
-    is_forbidden_V = np.zeros(table_VD.shape[0], bool)
-    is_forbidden_V[list(rule.forbidden_ids)] = True
-    return jnp.where(is_forbidden_V, -1e30, logit_BV)
+    is_forbidden_1V = np.zeros((1, table_VD.shape[0]), bool)
+    is_forbidden_1V[0, list(rule.forbidden_ids)] = True
+    return jnp.where(is_forbidden_1V, -1e30, logit_BV)

@@ -33,11 +33,23 @@ def at(stack, index):
     return jax.tree.map(lambda leaf: leaf[index], stack)
 
 
+def broad(vector_D, x_BLD):
+    """The vector along the last axis of x: ranks are never promoted silently."""
+    return jnp.expand_dims(vector_D, range(x_BLD.ndim - 1))
+
+
+def linear(x_BLD, kernel_DF, bias_F):
+    """x @ kernel + bias."""
+    y_BLF = x_BLD @ kernel_DF
+    return y_BLF + broad(bias_F, y_BLF)
+
+
 def rms_norm(x_BLD, scale_D, eps):
     """Root-mean-square norm in float32, back in the input's dtype."""
     x32_BLD = x_BLD.astype(jnp.float32)
     square_BL1 = jnp.mean(x32_BLD * x32_BLD, axis=-1, keepdims=True)
-    return (x32_BLD * jax.lax.rsqrt(square_BL1 + eps)).astype(x_BLD.dtype) * scale_D
+    x_BLD = (x32_BLD * jax.lax.rsqrt(square_BL1 + eps)).astype(x_BLD.dtype)
+    return x_BLD * broad(scale_D, x_BLD)
 
 
 def layer_norm(x_BLD, scale_D, bias_D, eps=1e-6):
@@ -46,7 +58,8 @@ def layer_norm(x_BLD, scale_D, bias_D, eps=1e-6):
     x32_BLD = x32_BLD - jnp.mean(x32_BLD, axis=-1, keepdims=True)
     square_BL1 = jnp.mean(x32_BLD * x32_BLD, axis=-1, keepdims=True)
     x32_BLD = x32_BLD * jax.lax.rsqrt(square_BL1 + eps)
-    return (x32_BLD * scale_D + bias_D).astype(x_BLD.dtype)
+    x32_BLD = x32_BLD * broad(scale_D, x_BLD) + broad(bias_D, x_BLD)
+    return x32_BLD.astype(x_BLD.dtype)
 
 
 def frequencies(pairs: int, theta: float):
@@ -68,20 +81,27 @@ def rotate(x_BLHK, angle_BLk):
     return turned_BLHK.astype(x_BLHK.dtype)
 
 
-def attend(q_BLHK, k_BSGK, v_BSGK, mask_BLS):
-    """Grouped-query attention where the mask is True; softmax in float32.
+def head_major(x_BLHK):
+    """[B, H, L, K]: the order in which XLA-CPU multiplies without a detour."""
+    return x_BLHK.swapaxes(1, 2)
 
-    Head h reads key-value head h // R. A query that may see nothing gets the mean of
-    all values: finite, and never read.
+
+def attend(q_BLHK, k_BGSK, v_BGSK, mask_BLS):
+    """Grouped-query attention where the mask is True: [B, L, H * K].
+
+    Head h reads key-value head h // R; softmax in float32. A query that may see
+    nothing gets the mean of all values: finite, and never read.
     """
     B, L, H, K = q_BLHK.shape
-    G = k_BSGK.shape[2]
-    q_BLGRK = q_BLHK.reshape(B, L, G, H // G, K)
-    score_BGRLS = jnp.einsum(
-        "blgrk,bsgk->bgrls", q_BLGRK, k_BSGK, preferred_element_type=jnp.float32
+    G, S = k_BGSK.shape[1:3]
+    # The R heads of a key-value head lie on the query axis: no key is repeated.
+    q_BGXK = head_major(q_BLHK * K**-0.5).reshape(B, G, H // G * L, K)
+    score_BGXS = jnp.einsum(
+        "bgxk,bgsk->bgxs", q_BGXK, k_BGSK, preferred_element_type=jnp.float32
     )
-    score_BGRLS = score_BGRLS * K**-0.5
+    score_BGRLS = score_BGXS.reshape(B, G, H // G, L, S)
     score_BGRLS = jnp.where(mask_BLS[:, None, None], score_BGRLS, -1e30)
-    weight_BGRLS = jax.nn.softmax(score_BGRLS, axis=-1).astype(v_BSGK.dtype)
-    out_BLGRK = jnp.einsum("bgrls,bsgk->blgrk", weight_BGRLS, v_BSGK)
-    return out_BLGRK.reshape(B, L, H * K)
+    weight_BGRLS = jax.nn.softmax(score_BGRLS, axis=-1).astype(v_BGSK.dtype)
+    weight_BGXS = weight_BGRLS.reshape(B, G, H // G * L, S)
+    out_BGXK = jnp.einsum("bgxs,bgsk->bgxk", weight_BGXS, v_BGSK)
+    return head_major(out_BGXK.reshape(B, H, L, K)).reshape(B, L, H * K)

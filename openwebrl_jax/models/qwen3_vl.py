@@ -83,11 +83,11 @@ def forward(
     sizes = model.sizes.decoder
     angle_BLk = decoders.angles(sizes, positions_3BL)
     L = ids_BL.shape[1]
-    causal_LL = jnp.tril(jnp.ones((L, L), bool))
-    mask_BLL = causal_LL & (segment_BL[:, :, None] == segment_BL[:, None])
+    causal_1LL = jnp.tril(jnp.ones((1, L, L), bool))
+    mask_BLL = causal_1LL & (segment_BL[:, :, None] == segment_BL[:, None])
 
-    def attend(q_BLHK, k_BLGK, v_BLGK):
-        return layers.attend(q_BLHK, k_BLGK, v_BLGK, mask_BLL)
+    def attend(q_BLHK, k_BGLK, v_BGLK):
+        return layers.attend(q_BLHK, k_BGLK, v_BGLK, mask_BLL)
 
     def layer(x_BLD, one):
         return decoders.apply_layer(one, sizes, x_BLD, angle_BLk, attend), None
@@ -126,17 +126,17 @@ def extend(
     """
     sizes = model.sizes.decoder
     angle_BLk = decoders.angles(sizes, positions_3BL)
-    L, S = ids_BL.shape[1], cache.k[0].shape[1]
-    own_BL = start_B[:, None] + jnp.arange(L)
-    mask_BLS = jnp.arange(S) <= own_BL[:, :, None]
+    L, S = ids_BL.shape[1], cache.k[0].shape[2]
+    own_BL = start_B[:, None] + jnp.arange(L)[None]
+    mask_BLS = jnp.arange(S)[None, None] <= own_BL[..., None]
     x_BLD = embed(model, ids_BL, image_index_BL, features)
     taps = 0 if features is None else features.deepstack.shape[0]
     new_k, new_v = [], []
 
-    def attend(q_BLHK, k_BLGK, v_BLGK):
+    def attend(q_BLHK, k_BGLK, v_BGLK):
         i = len(new_k)
-        new_k.append(caches.write(cache.k[i], k_BLGK, start_B))
-        new_v.append(caches.write(cache.v[i], v_BLGK, start_B))
+        new_k.append(caches.write(cache.k[i], k_BGLK, start_B))
+        new_v.append(caches.write(cache.v[i], v_BGLK, start_B))
         return layers.attend(q_BLHK, new_k[i], new_v[i], mask_BLS)
 
     # Unrolled: a scan would copy the stacked cache at every token.

@@ -5,6 +5,7 @@ and `rope_scaling` beside `rope_theta` (before it).
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,16 @@ class VisionSizes:
     width: int
     mlp: int
     heads: int
-    patch_values: int  # channels x frames x height x width of one patch
+    patch_shape: tuple[int, int, int, int]  # channels, frames, height, width
     merge: int  # patches on a side that become one token
     table_side: int  # the learned position table is square
     taps: tuple[int, ...]  # blocks whose output DeepStack feeds to the decoder
     rope_theta: float
+
+    @property
+    def patch_values(self) -> int:
+        """C, the values of one patch."""
+        return math.prod(self.patch_shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +92,18 @@ def read_sizes(config: Mapping[str, Any]) -> Sizes:
 def _vision(config: Mapping[str, Any]) -> VisionSizes:
     side = round(config["num_position_embeddings"] ** 0.5)
     rope = config.get("rope_parameters") or {}
-    frame = config["patch_size"] ** 2 * config["temporal_patch_size"]
+    patch = config["patch_size"]
     return VisionSizes(
         depth=config["depth"],
         width=config["hidden_size"],
         mlp=config["intermediate_size"],
         heads=config["num_heads"],
-        patch_values=config["in_channels"] * frame,
+        patch_shape=(
+            config["in_channels"],
+            config["temporal_patch_size"],
+            patch,
+            patch,
+        ),
         merge=config["spatial_merge_size"],
         table_side=side,
         taps=tuple(config["deepstack_visual_indexes"]),

@@ -32,21 +32,23 @@ class Blocks(nnx.Module):
         self.down_bias = layers.declare((N, W), ("layers", None))
 
 
-class Mergers(nnx.Module):
-    """Mergers stacked on the first axis: merge^2 patches become one token.
+class Merger(nnx.Module):
+    """merge^2 patches become one token of the decoder's width.
 
     The norm is over one patch (the tower's own merger) or over all that are merged
-    (the DeepStack mergers): `norm_width` says which.
+    (the DeepStack mergers, stacked): `norm_width` says which.
     """
 
-    def __init__(self, sizes: VisionSizes, count: int, norm_width: int, out: int):
-        N, X = count, sizes.width * sizes.merge**2
-        self.norm_scale = layers.declare((N, norm_width), ("layers", None), mean=1.0)
-        self.norm_bias = layers.declare((N, norm_width), ("layers", None))
-        self.up = layers.kernel((N, X, X), ("layers", "embed", "mlp"))
-        self.up_bias = layers.declare((N, X), ("layers", "mlp"))
-        self.down = layers.kernel((N, X, out), ("layers", "mlp", "embed"))
-        self.down_bias = layers.declare((N, out), ("layers", None))
+    def __init__(
+        self, sizes: VisionSizes, norm_width: int, out: int, stack: tuple[int, ...] = ()
+    ):
+        X, lead = sizes.width * sizes.merge**2, ("layers",) * len(stack)
+        self.norm_scale = layers.declare((*stack, norm_width), (*lead, None), mean=1.0)
+        self.norm_bias = layers.declare((*stack, norm_width), (*lead, None))
+        self.up = layers.kernel((*stack, X, X), (*lead, "embed", "mlp"))
+        self.up_bias = layers.declare((*stack, X), (*lead, "mlp"))
+        self.down = layers.kernel((*stack, X, out), (*lead, "mlp", "embed"))
+        self.down_bias = layers.declare((*stack, out), (*lead, None))
 
 
 class Tower(nnx.Module):
@@ -59,8 +61,10 @@ class Tower(nnx.Module):
         self.patch_bias = layers.declare((W,), (None,))
         self.table = layers.declare((table, W), (None, "embed"), std=0.02)
         self.blocks = Blocks(sizes)
-        self.merger = Mergers(sizes, 1, W, out)
-        self.tap_mergers = Mergers(sizes, len(sizes.taps), W * sizes.merge**2, out)
+        self.merger = Merger(sizes, W, out)
+        self.tap_mergers = Merger(
+            sizes, W * sizes.merge**2, out, stack=(len(sizes.taps),)
+        )
 
 
 def encode(
@@ -68,16 +72,17 @@ def encode(
 ):
     """Merged tokens [I, M, D] and the DeepStack taps [T, I, M, D]."""
     sizes, dtype = tower.sizes, tower.table.dtype
-    x_IPW = patches_IPC.astype(dtype) @ tower.patch[...] + tower.patch_bias[...]
-    corner_4IPW = tower.table[...][index_4IP] * weight_4IP[..., None].astype(dtype)
-    x_IPW = x_IPW + corner_4IPW.sum(axis=0)
+    x_IPW = layers.linear(
+        patches_IPC.astype(dtype), tower.patch[...], tower.patch_bias[...]
+    )
+    for index_IP, weight_IP in zip(index_4IP, weight_4IP, strict=True):
+        corner_IPW = tower.table[...][index_IP]
+        x_IPW = x_IPW + corner_IPW * weight_IP[..., None].astype(dtype)
     angle_IPk = _angles(sizes, position_2IP)
-    I, P = count_I.shape[0], patches_IPC.shape[1]
-    mask_IPP = jnp.arange(P)[None, None] < count_I[:, None, None]
-    mask_IPP = jnp.broadcast_to(mask_IPP, (I, P, P))
+    mask_I1P = jnp.arange(patches_IPC.shape[1])[None, None] < count_I[:, None, None]
 
     def block(x_IPW, one):
-        return _block(one, sizes, x_IPW, angle_IPk, mask_IPP), None
+        return _block(one, sizes, x_IPW, angle_IPk, mask_I1P), None
 
     block = jax.checkpoint(block) if remat else block
     taps, start = [], 0
@@ -88,7 +93,7 @@ def encode(
         start = tap + 1
     part = layers.at(tower.blocks, slice(start, sizes.depth))
     x_IPW, _ = jax.lax.scan(block, x_IPW, part)
-    merged_IMD = _merge(layers.at(tower.merger, 0), sizes, x_IPW)
+    merged_IMD = _merge(tower.merger, sizes, x_IPW)
     empty_TIMD = jnp.zeros((0, *merged_IMD.shape), dtype)
     return merged_IMD, jnp.stack(taps) if taps else empty_TIMD
 
@@ -97,40 +102,47 @@ def _angles(sizes: VisionSizes, position_2IP):
     """Half of a head's pairs turn with the patch's row, half with its column."""
     quarter = sizes.width // sizes.heads // 4
     turn_k = layers.frequencies(quarter, sizes.rope_theta)
-    angle_2IPk = position_2IP[..., None].astype(jnp.float32) * turn_k
+    angle_2IPk = position_2IP[..., None].astype(jnp.float32)
+    angle_2IPk = angle_2IPk * layers.broad(turn_k, angle_2IPk)
     return jnp.concatenate([angle_2IPk[0], angle_2IPk[1]], axis=-1)
 
 
-def _block(block: Blocks, sizes: VisionSizes, x_IPW, angle_IPk, mask_IPP):
+def _block(block: Blocks, sizes: VisionSizes, x_IPW, angle_IPk, mask_I1P):
     """One pre-norm block; attention stays inside each image."""
-    I, P, W = x_IPW.shape
+    images, P, W = x_IPW.shape
     h_IPW = layers.layer_norm(
         x_IPW, block.attn_norm_scale[...], block.attn_norm_bias[...]
     )
-    qkv_IPX = h_IPW @ block.qkv[...] + block.qkv_bias[...]
-    heads = (I, P, sizes.heads, W // sizes.heads)
+    qkv_IPX = layers.linear(h_IPW, block.qkv[...], block.qkv_bias[...])
+    heads = (images, P, sizes.heads, W // sizes.heads)
     q_IPHK, k_IPHK, v_IPHK = (
         part.reshape(heads) for part in jnp.split(qkv_IPX, 3, axis=-1)
     )
     q_IPHK = layers.rotate(q_IPHK, angle_IPk)
     k_IPHK = layers.rotate(k_IPHK, angle_IPk)
-    out_IPW = layers.attend(q_IPHK, k_IPHK, v_IPHK, mask_IPP)
-    x_IPW = x_IPW + out_IPW @ block.out[...] + block.out_bias[...]
+    out_IPW = layers.attend(
+        q_IPHK, layers.head_major(k_IPHK), layers.head_major(v_IPHK), mask_I1P
+    )
+    x_IPW = x_IPW + layers.linear(out_IPW, block.out[...], block.out_bias[...])
     h_IPW = layers.layer_norm(
         x_IPW, block.mlp_norm_scale[...], block.mlp_norm_bias[...]
     )
-    h_IPF = jax.nn.gelu(h_IPW @ block.up[...] + block.up_bias[...], approximate=True)
-    return x_IPW + h_IPF @ block.down[...] + block.down_bias[...]
+    h_IPF = jax.nn.gelu(
+        layers.linear(h_IPW, block.up[...], block.up_bias[...]), approximate=True
+    )
+    return x_IPW + layers.linear(h_IPF, block.down[...], block.down_bias[...])
 
 
-def _merge(merger: Mergers, sizes: VisionSizes, x_IPW):
+def _merge(merger: Merger, sizes: VisionSizes, x_IPW):
     """Joins merge^2 neighbours, norms before or after, maps to decoder width."""
-    I, P, W = x_IPW.shape
-    joined = (I, P // sizes.merge**2, W * sizes.merge**2)
+    images, P, W = x_IPW.shape
+    joined = (images, P // sizes.merge**2, W * sizes.merge**2)
     scale, bias = merger.norm_scale[...], merger.norm_bias[...]
     is_after = scale.shape[-1] != W
     x_IMX = layers.layer_norm(
         x_IPW.reshape(joined) if is_after else x_IPW, scale, bias
     ).reshape(joined)
-    h_IMX = jax.nn.gelu(x_IMX @ merger.up[...] + merger.up_bias[...], approximate=False)
-    return h_IMX @ merger.down[...] + merger.down_bias[...]
+    h_IMX = jax.nn.gelu(
+        layers.linear(x_IMX, merger.up[...], merger.up_bias[...]), approximate=False
+    )
+    return layers.linear(h_IMX, merger.down[...], merger.down_bias[...])
