@@ -20,7 +20,7 @@ from openwebrl_jax.rollout import books, build, events, ledger
 from openwebrl_jax.runtime import journal
 
 JOURNAL = "ledger.jsonl"
-_LEASE_WAIT_S = 2.0  # then the worker asks again, and leases that ran out are seen
+_LOOK_AGAIN_S = 2.0  # at the longest, leases that ran out are seen
 
 
 def limits(config: Any) -> books.Limits:
@@ -59,32 +59,34 @@ class Queue:
         self._state = events.apply_all(state, past[state.applied :])
         self._journal = journal.Journal(path)
         self._changed = asyncio.Event()
+        self._lost: set[str] = set()
+        self._is_over = False
+        self._news: list[types.Slot] = []
         if past:
             self._write(ledger.rollback(self._state, iteration))
             self._write(ledger.restart(self._state))
 
     async def lease(self, worker: str) -> ledger.Lease | None:
-        """The next slot to play; None = ask again (none is free, or none is left)."""
-        deadline_s = time.monotonic() + _LEASE_WAIT_S
-        while True:
+        """The next slot to play, waiting for one; None = there is no more for you."""
+        while not self._is_over and worker not in self._lost:
             found = ledger.offer(self._state, time.time(), worker, self._source.task_at)
             self._write(found, is_durable=False)
-            lease = ledger.lease(self._state, found)
-            left_s = deadline_s - time.monotonic()
-            if lease is not None or left_s <= 0:
+            if lease := ledger.lease(self._state, found):
                 return lease
-            await self._change(left_s)
+            await self._change()
+        return None
 
     async def finish(
         self, ordinal: int, slot: int, attempt: int, record: types.Slot
     ) -> None:
         """Enters a result; its trajectory must be durable by now."""
+        self._news.append(record)
         self._write(ledger.finish(self._state, ordinal, slot, attempt, record))
 
     async def take(self, count: int) -> tuple[types.Group, ...]:
-        """The `count` oldest kept groups, waiting for them; may raise StarvationError."""
+        """The `count` oldest kept groups, waiting; may raise StarvationError."""
         while not (found := ledger.take(self._state, count)):
-            await self._change(_LEASE_WAIT_S)
+            await self._change()
         self._write(found)
         return books.groups(self._state, found[0]["ordinals"])
 
@@ -106,12 +108,19 @@ class Queue:
 
     async def worker_lost(self, worker: str) -> None:
         """A worker died: what it held is free again."""
+        self._lost.add(worker)
         self._write(ledger.worker_lost(self._state, worker))
 
-    async def counts(self) -> dict[str, dict[str, int]]:
-        """Both conservation laws' terms, and what lies behind them."""
+    async def close(self) -> None:
+        """The run is over: no worker gets another lease."""
+        self._is_over = True
+        self._changed.set()
+
+    async def news(self) -> tuple[dict[str, dict[str, int]], list[types.Slot]]:
+        """Both laws' terms (checked), and the results since the last call."""
         books.check(self._state)
-        return books.counts(self._state)
+        news, self._news = self._news, []
+        return books.counts(self._state), news
 
     def _write(self, found: list[events.Event], *, is_durable: bool = True) -> None:
         if not found:
@@ -121,7 +130,7 @@ class Queue:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _change(self, timeout_s: float) -> None:
-        """Returns when the state has changed, or after the time."""
+    async def _change(self) -> None:
+        """Returns when the state has changed, or in time to see overdue leases."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
+            await asyncio.wait_for(self._changed.wait(), _LOOK_AGAIN_S)

@@ -1,0 +1,77 @@
+"""What a learner is fed with, for one checkpoint folder and one config.
+
+In: rows, or demonstrations. Out: batches of the lattice, or the stream of SFT rows,
+and the sampling rule that the learner shares with the sampler.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openwebrl_jax.batch import collate, demos
+from openwebrl_jax.core import checks, types
+from openwebrl_jax.tokens import chat as chats
+from openwebrl_jax.tokens import images
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """Made by `make_feed`; eaten by the learner's loop."""
+
+    chat: chats.Chat
+    spec: images.ImageSpec
+    lattice: collate.Lattice
+    table_side: int
+    rule: types.SamplingRule
+
+    def batches(self, rows: Sequence[types.Row]) -> Iterator[types.Batch]:
+        """The rows of one optimizer step as micro-batches."""
+        made = collate.micro_batches(
+            rows,
+            self.lattice,
+            self.spec,
+            image_id=self.chat.image_id,
+            table_side=self.table_side,
+        )
+        for batch in made:
+            checks.check_batch(batch, image_id=self.chat.image_id)
+            yield batch
+
+    def image_tokens(self, png: bytes) -> int:
+        """Pads that stand for a screenshot."""
+        return images.token_count(self.spec, *images.size_of(png))
+
+    def sft_stream(
+        self, config: Any, trajectories: Mapping[str, types.Trajectory]
+    ) -> demos.SftStream:
+        """The rows of every SFT step; `trajectories` by name, in a fixed order."""
+        return demos.make_stream(
+            config.sft,
+            trajectories,
+            self.chat,
+            self.image_tokens,
+            context_screenshots=config.agent.context_screenshots,
+            seed=config.seed,
+        )
+
+
+def make_feed(folder: str | Path, config: Any) -> Feed:
+    """Reads the folder's tokenizer, preprocessor and sizes."""
+    chat = chats.load_chat(
+        folder, history=config.agent.history, open_think=config.agent.open_think
+    )
+    spec = images.load_spec(folder)
+    grid = images.grid(spec, config.web.width_px, config.web.height_px)
+    sizes = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+    return Feed(
+        chat=chat,
+        spec=spec,
+        lattice=collate.make_lattice(
+            config.batch, config.agent.context_screenshots, grid
+        ),
+        table_side=math.isqrt(sizes["vision_config"]["num_position_embeddings"]),
+        rule=chat.rule(config.sample.temperature),
+    )

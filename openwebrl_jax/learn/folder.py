@@ -1,0 +1,63 @@
+"""The policy's checkpoint folder, as the learner reads and writes it.
+
+In: a folder in the Hugging Face format, a Hub id, or a workdir that exported one.
+Out: graph and parameters; at the end another such folder.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+from flax import nnx
+
+from openwebrl_jax.models import load
+from openwebrl_jax.models.sizes import Sizes
+
+EXPORT = "export"  # the folder that a run leaves in its workdir
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A loaded checkpoint. `params` are float32 whatever the files hold."""
+
+    folder: Path
+    sizes: Sizes
+    graphdef: nnx.GraphDef
+    params: nnx.State
+
+
+def find(path: str, *, command: str = "") -> Path:
+    """The checkpoint folder that a path, a workdir or a Hub id means.
+
+    Raises ValueError where there is none; `command` is named as what makes it.
+    """
+    for folder in (Path(path) / EXPORT, Path(path)):
+        if (folder / "config.json").is_file() and _has_weights(folder):
+            return folder
+    is_local = path.startswith((".", "/")) or os.path.isdir(path) or command
+    if path.count("/") != 1 or is_local:
+        made = f"; make it first: {command}" if command else ""
+        raise ValueError(
+            f"{path!r} is no checkpoint folder: wanted config.json and "
+            f"{load.WEIGHTS} in it or in its {EXPORT}/{made}"
+        )
+    return Path(huggingface_hub.snapshot_download(path))
+
+
+def read(folder: Path) -> Policy:
+    """Loads the folder; every tensor is checked by name and shape."""
+    sizes, model = load.load_model(folder)
+    graphdef, params = nnx.split(model, nnx.Param)
+    return Policy(folder=folder, sizes=sizes, graphdef=graphdef, params=params)
+
+
+def write(policy: Policy, params: Any, folder: Path) -> None:
+    """Exports parameters beside the tokenizer and preprocessor of the policy."""
+    model = nnx.merge(policy.graphdef, params)
+    load.save_model(folder, policy.sizes, model, policy.folder)
+
+
+def _has_weights(folder: Path) -> bool:
+    return (folder / load.WEIGHTS).is_file() or (folder / load.INDEX).is_file()

@@ -1,0 +1,100 @@
+"""The actors that play episodes: browser workers, and serving once there is a model.
+
+It starts them, hands out jobs, and replaces a worker that died.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import ray
+import ray.exceptions
+
+from openwebrl_jax.core import types
+from openwebrl_jax.runtime import cluster
+from openwebrl_jax.runtime.serving import Serving
+from openwebrl_jax.runtime.worker import Job, Result, Worker
+
+_RESTARTS = 10  # of workers in one run; more is no accident
+
+
+class Crew:
+    """Owns the worker and serving actors of one driver."""
+
+    def __init__(self, config: Any, workdir: str):
+        self._config, self._workdir = config, workdir
+        self._born = 0
+        self.serving: Any = None  # None = no model yet
+        self.rule: types.SamplingRule | None = None
+        self.workers: dict[str, Any] = {}
+        for _ in range(config.rollout.workers):
+            self.hire()
+
+    def hire(self) -> str:
+        """Starts one more worker and returns its name."""
+        if self._born >= self._config.rollout.workers + _RESTARTS:
+            raise RuntimeError(f"{_RESTARTS} browser workers died; see Ray's logs")
+        name = f"worker-{self._born}"
+        self._born += 1
+        worker = Worker.options(**cluster.options(self._config, "browser")).remote()
+        worker.start.remote(self._config, self._workdir, name)
+        if self.serving is not None:
+            worker.connect.remote(self.serving, self.rule)
+        self.workers[name] = worker
+        return name
+
+    def serve(self, folder: str, config: Any) -> None:
+        """Puts a checkpoint folder's policy before the workers, as version 0."""
+        if self.serving is None:
+            kind = cluster.options(self._config, "serving")
+            self.serving = Serving.options(**kind).remote()
+        self.rule = ray.get(self.serving.start.remote(config, folder))
+        ray.get([w.connect.remote(self.serving, self.rule) for w in self._all()])
+
+    def play(
+        self, jobs: Sequence[Job], on_result: Callable[[Result], None]
+    ) -> list[Result]:
+        """Plays all jobs, in any order, and returns the results in that of the jobs.
+
+        A worker's death costs the jobs that it held another try.
+        """
+        waiting = list(enumerate(jobs))[::-1]
+        share = max(1, self._config.rollout.contexts // 2)
+        results: dict[int, Result] = {}
+        running: dict[Any, tuple[str, list[tuple[int, Job]]]] = {}
+
+        def give(name: str) -> None:
+            part = [waiting.pop() for _ in range(min(share, len(waiting)))]
+            if part:
+                ref = self.workers[name].play.remote([job for _, job in part])
+                running[ref] = (name, part)
+
+        for name in list(self.workers) * 3:  # the next parts wait at the worker
+            give(name)
+        while running:
+            (ref,), _ = ray.wait(list(running), num_returns=1)
+            name, part = running.pop(ref)
+            try:
+                for (index, _), result in zip(part, ray.get(ref), strict=True):
+                    results[index] = result
+                    on_result(result)
+            except ray.exceptions.RayActorError:
+                waiting += part
+                name = self.replace(name)
+            give(name)
+        return [results[index] for index in range(len(jobs))]
+
+    def replace(self, name: str) -> str:
+        """Buries a dead worker and returns its successor's name; knows both names."""
+        if name not in self.workers:  # another of its jobs has seen the death
+            return next(reversed(self.workers))
+        del self.workers[name]
+        return self.hire()
+
+    def close(self) -> None:
+        """Ends all actors; browsers first, each by its own worker."""
+        ray.get([worker.close.remote() for worker in self._all()], timeout=30.0)
+        for actor in (*self._all(), *([self.serving] if self.serving else [])):
+            ray.kill(actor)
+
+    def _all(self) -> Iterator[Any]:
+        yield from self.workers.values()

@@ -1,0 +1,116 @@
+"""A browser worker as an actor: episodes for the ledger, or for a list of jobs.
+
+It imports no jax. Each of its contexts pulls a lease, runs the episode, makes the
+trajectory durable and only then reports it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from openwebrl_jax.core import types
+from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.rollout import build, ledger, store
+from openwebrl_jax.runtime.serving import RemoteSampler
+
+STORE = "trajectories"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """An episode outside the ledger: of an evaluation, or a demonstration."""
+
+    task: types.Task
+    key: tuple[int, int, int]  # seed, ordinal, slot
+    is_greedy: bool = False
+    error_rate: float | None = None  # of the task's oracle; None = the policy plays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of a Job. `trajectory` is its content hash in the store."""
+
+    task_id: str
+    trajectory: str
+    value: float
+    is_valid: bool
+    cause: Cause
+    turns: int
+
+
+@ray.remote
+class Worker:
+    """Owns a Runner (browser, local sites, rewards) with several contexts."""
+
+    async def start(self, config: Any, workdir: str, name: str) -> None:
+        """Starts Chromium and the local sites."""
+        self._name, self._seed = name, config.seed
+        self._contexts = config.rollout.contexts
+        self._timeout_s = config.sample.timeout_s
+        self._store = f"{workdir}/{STORE}"
+        self._runner = build.make_runner(config)
+        self._turnstile = asyncio.Semaphore(self._contexts)
+        await self._runner.start()
+
+    async def connect(self, serving: Any, rule: types.SamplingRule) -> None:
+        """From now on the policy speaks through this serving actor."""
+        self._runner.connect(RemoteSampler(serving, self._timeout_s), rule)
+
+    async def serve(self, queue: Any) -> None:
+        """Plays what the ledger leases, until it says that the run is over."""
+        await asyncio.gather(*(self._pull(queue) for _ in range(self._contexts)))
+
+    async def play(self, jobs: Sequence[Job]) -> list[Result]:
+        """Plays the jobs, as many at once as there are contexts."""
+        return await asyncio.gather(*(self._play(job) for job in jobs))
+
+    async def close(self) -> None:
+        """Ends the browser and the sites."""
+        await self._runner.close()
+
+    async def _pull(self, queue: Any) -> None:
+        while lease := await queue.lease.remote(self._name):
+            record = await self._fill(lease)
+            await queue.finish.remote(lease.ordinal, lease.slot, lease.attempt, record)
+
+    async def _fill(self, lease: ledger.Lease) -> types.Slot:
+        """Plays a slot, or judges what was played, and stores it."""
+        if lease.trajectory:
+            trajectory, _ = store.load(self._store, lease.trajectory)
+            reward = await self._runner.judge(trajectory)
+        else:
+            trajectory, reward = await self._runner.run(
+                lease.task,
+                key=(self._seed, lease.ordinal, lease.slot),
+                fresh_browser=lease.fresh_browser,
+            )
+        name = await asyncio.to_thread(store.save, self._store, trajectory, reward)
+        return types.Slot(
+            index=lease.slot,
+            trajectory=name,
+            reward=reward,
+            cause=trajectory.cause,
+            versions=tuple(turn.version for turn in trajectory.turns),
+            turns=len(trajectory.turns),
+        )
+
+    async def _play(self, job: Job) -> Result:
+        async with self._turnstile:
+            trajectory, reward = await self._runner.run(
+                job.task,
+                key=job.key,
+                is_greedy=job.is_greedy,
+                error_rate=job.error_rate,
+            )
+        name = await asyncio.to_thread(store.save, self._store, trajectory, reward)
+        return Result(
+            task_id=job.task.id,
+            trajectory=name,
+            value=reward.value,
+            is_valid=reward.is_valid,
+            cause=reward.cause or trajectory.cause,
+            turns=len(trajectory.turns),
+        )
