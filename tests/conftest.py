@@ -44,3 +44,13 @@ def chromium() -> str:
     if not path.exists():
         pytest.fail("no Chromium on this machine; `make setup` brings one")
     return str(path)
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory) -> pathlib.Path:
+    """The checkpoint folder of `launch.make_tiny`, made once; do not write to it."""
+    from launch import make_tiny
+
+    folder = tmp_path_factory.mktemp("tiny")
+    make_tiny.make(folder, seed=0)
+    return folder

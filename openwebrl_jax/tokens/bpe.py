@@ -150,14 +150,11 @@ def _splitter(pieces: Sequence[str]) -> pre_tokenizers.PreTokenizer:
 
 
 def _words(splitter: pre_tokenizers.PreTokenizer, corpus: Sequence[str]) -> list[str]:
-    """The words that occur at least twice, the most frequent first."""
+    """The words of the corpus, the most frequent first."""
     counts = collections.Counter(
         word for text in corpus for word, _ in splitter.pre_tokenize_str(text)
     )
-    return sorted(
-        (word for word, count in counts.items() if count > 1),
-        key=lambda word: (-counts[word], word),
-    )
+    return sorted(counts, key=lambda word: (-counts[word], word))
 
 
 def _spelling(splitter: pre_tokenizers.PreTokenizer, piece: str) -> str:
