@@ -13,8 +13,7 @@ Pure functions, memory in and memory out, in the order of a turn:
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from ml_collections import ConfigDict
+from typing import Any
 
 from openwebrl_jax.agent import grammar, history, prompts
 from openwebrl_jax.core.causes import Cause
@@ -53,13 +52,13 @@ class Ask:
     images: Mapping[str, bytes]
 
 
-def first(task: Task, config: ConfigDict) -> Memory:
+def first(task: Task, config: Any) -> Memory:
     """The memory before the first turn; the task's intent is filled in by then."""
     system = Segment(role="system", text=prompts.system_text(config.prompt))
     return Memory(intent=task.intent, system=system)
 
 
-def prompt(memory: Memory, observation: Observation, config: ConfigDict) -> Ask:
+def prompt(memory: Memory, observation: Observation, config: Any) -> Ask:
     """What the policy reads now."""
     past = history.segments(memory.turns, config.context_screenshots, config.history)
     now = _user_segment(memory, observation, config.prompt)
@@ -76,7 +75,7 @@ def read(
     observation: Observation,
     ask: Ask,
     reply: Reply,
-    config: ConfigDict,
+    config: Any,
 ) -> Memory:
     """Adds the turn that the reply makes; its calls are `memory.turns[-1].calls`."""
     parsed = grammar.parse(reply.text, config.open_think)
@@ -104,7 +103,7 @@ def feel(memory: Memory, feedback: Sequence[Feedback]) -> Memory:
     return dataclasses.replace(memory, turns=(*memory.turns[:-1], turn))
 
 
-def ending(memory: Memory, config: ConfigDict) -> Cause | None:
+def ending(memory: Memory, config: Any) -> Cause | None:
     """FORMAT_ERROR when the newest replies could not be read, so many in a row."""
     newest = memory.turns[-config.parse_failures :]
     if len(newest) < config.parse_failures:

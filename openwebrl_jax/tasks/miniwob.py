@@ -21,12 +21,9 @@ SUITE = "miniwob"
 # Run by the clock: what they show depends on when one looks, not on the seed alone.
 EXCLUDED = ("chase-circle", "hover-shape", "moving-items", "simon-says", "stock-market")
 
+FOLDER = sites.miniwob_folder() / "miniwob"
 NAMES = tuple(
-    sorted(
-        page.stem
-        for page in (sites.miniwob_folder() / "miniwob").glob("*.html")
-        if page.stem not in EXCLUDED
-    )
+    sorted(page.stem for page in FOLDER.glob("*.html") if page.stem not in EXCLUDED)
 )
 
 # `core` is the harness that all pages share. Fields keep what the last episode typed
