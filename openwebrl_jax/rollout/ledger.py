@@ -1,0 +1,377 @@
+"""Decides which slot is played next, what a result is worth, and what is trained.
+
+Each decision is a pure function of the state that returns events; the caller writes
+them down, plays them (`events.apply_all`) and only then acts on them. So whatever is
+acted on is in the journal, and state = snapshot + later events. Times are wall clock.
+Two laws hold after every event, see `books.counts`:
+  slots:  leased = scored + void + running + awaiting_judge  (each lease counts)
+  groups: opened = trained + filtered + void + waiting + taken + open
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from openwebrl_jax.algos import advantages
+from openwebrl_jax.core import types
+from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.rollout import books, events, records
+from openwebrl_jax.rollout.books import Entry, Limits, Place, Stage, State, Status
+from openwebrl_jax.rollout.events import Event
+
+# The next attempt would end in the same way: its prompts and samples are the same.
+_HOPELESS = (Cause.PROMPT_TOO_LONG, Cause.JUDGE_UNPARSEABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to play one slot until a deadline. Made by `lease`, eaten by a worker.
+
+    `trajectory` names a stored episode that only the judge still has to see; "" = the
+    episode is to be played. Example: Lease(ordinal=7, slot=2, attempt=0, task=...,
+    deadline_s=1.7e9, fresh_browser=False, trajectory="").
+    """
+
+    ordinal: int
+    slot: int
+    attempt: int
+    task: types.Task
+    deadline_s: float
+    fresh_browser: bool  # True = an earlier attempt was spoilt by the world
+    trajectory: str = ""
+
+
+class StarvationError(RuntimeError):
+    """So many groups were dropped in a row that training goes nowhere."""
+
+    def __init__(self, reasons: dict[str, int]):
+        told = ", ".join(f"{name} {count}" for name, count in sorted(reasons.items()))
+        super().__init__(
+            f"{sum(reasons.values())} groups in a row were dropped ({told}): start "
+            "from a policy that sometimes succeeds, or change config.tasks; "
+            "config.algo.starve_batches is the limit"
+        )
+        self.reasons = reasons
+
+    def __reduce__(self):
+        return StarvationError, (self.reasons,)
+
+
+def new_state(limits: Limits) -> State:
+    """A ledger to which nothing has happened."""
+    return State(limits=limits)
+
+
+def offer(
+    state: State, now_s: float, worker: str, task_at: Callable[[int], types.Task]
+) -> list[Event]:
+    """Ends overdue leases, then leases a slot to the worker if there is one.
+
+    Judging what is on disk comes first, then the free slots of the oldest group, then
+    a new group if admission allows.
+    """
+    found = expire(state, now_s)
+    state = events.apply_all(state, found)
+    free = _leasable(state, now_s)
+    if free is None and _admits(state):
+        ordinal = state.opened
+        task = records.to_json(task_at(ordinal))
+        found.append({"kind": "opened", "ordinal": ordinal, "task": task})
+        free = ordinal, 0, Place()
+    if free is not None:
+        deadline_s = now_s + state.limits.lease_timeout_s
+        found.append(_lease(*free, worker=worker, deadline_s=deadline_s))
+    return found
+
+
+def lease(state: State, found: Sequence[Event]) -> Lease | None:
+    """The lease among the events of an offer, once they were applied; None = none."""
+    event = next((each for each in found if each["kind"] == "leased"), None)
+    if event is None:
+        return None
+    entry = state.groups[event["ordinal"]]
+    place = entry.places[event["slot"]]
+    is_played = place.status is Status.AWAITING_JUDGE and place.record
+    return Lease(
+        ordinal=entry.ordinal,
+        slot=event["slot"],
+        attempt=place.attempt,
+        task=entry.task,
+        deadline_s=place.deadline_s,
+        fresh_browser=place.faults > 0,
+        trajectory=place.record.trajectory if is_played and place.record else "",
+    )
+
+
+def expire(state: State, now_s: float) -> list[Event]:
+    """Takes back the leases whose deadline has passed."""
+    return _lose(state, lambda place: place.deadline_s <= now_s)
+
+
+def worker_lost(state: State, worker: str) -> list[Event]:
+    """Takes back what a dead worker holds."""
+    return _lose(state, lambda place: place.worker == worker)
+
+
+def finish(
+    state: State, ordinal: int, slot: int, attempt: int, record: types.Slot
+) -> list[Event]:
+    """Enters a result; its trajectory must be durable by now.
+
+    A slot is filled once. Of several attempts the first scored one counts, be its
+    lease overdue or not, or slow episodes would be lost first; a void of an attempt
+    that no longer holds the lease changes nothing.
+    """
+    _check_record(record, slot)
+    entry = state.groups.get(ordinal)
+    place = entry.places[slot] if entry and entry.stage is Stage.OPEN else None
+    if place is None or place.status.is_final or attempt > place.attempt:
+        return [_event("duplicate", ordinal, slot, attempt)]
+    if not record.reward.is_valid:
+        is_holder = bool(place.worker) and attempt == place.attempt
+        if not is_holder:
+            return [_event("duplicate", ordinal, slot, attempt)]
+        return _then_close(state, [_spoil(state.limits, ordinal, slot, place, record)])
+    scored = _event("scored", ordinal, slot, attempt)
+    found = [scored | {"record": records.to_json(record)}]
+    if place.status is Status.FREE:
+        late = _lease(ordinal, slot, place, worker="late", deadline_s=0.0)
+        found.insert(0, late)
+    return _then_close(state, found)
+
+
+def take(state: State, count: int) -> list[Event]:
+    """Hands the `count` oldest kept groups to the learner; [] = not yet so many."""
+    waiting = waiting_groups(state)
+    if len(waiting) >= count:
+        return [{"kind": "taken", "ordinals": waiting[:count]}]
+    if _is_starved(state):
+        raise StarvationError(dict(state.dry))
+    return []
+
+
+def waiting_groups(state: State) -> list[int]:
+    """Kept groups in the order in which they are taken."""
+    others = (
+        ordinal
+        for ordinal, entry in state.groups.items()
+        if entry.stage is Stage.WAITING and ordinal not in state.replay
+    )
+    return [*state.replay, *sorted(others)]
+
+
+def trained(
+    state: State, iteration: int, ordinals: Sequence[int], version: int
+) -> list[Event]:
+    """The learner has made `version` of the parameters from these taken groups."""
+    newest = state.trained[-1] if state.trained else state.before
+    if iteration <= newest.number:
+        raise ValueError(f"iteration {iteration} is trained; {newest.number} is newest")
+    return [
+        {
+            "kind": "trained",
+            "iteration": iteration,
+            "ordinals": list(ordinals),
+            "version": version,
+        }
+    ]
+
+
+def published(state: State, version: int) -> list[Event]:
+    """A version is on its way to serving."""
+    return [{"kind": "published", "version": version}]
+
+
+def acknowledged(state: State, version: int) -> list[Event]:
+    """All of serving speaks with the version: its groups leave the admission count.
+
+    What a rollback has undone may still be acknowledged by a serving actor of before:
+    that says nothing.
+    """
+    if not state.acknowledged < version <= state.published:
+        return []
+    return [{"kind": "acknowledged", "version": version}]
+
+
+def checkpointed(state: State, iteration: int) -> list[Event]:
+    """`iteration` is the oldest complete checkpoint that is kept: none goes behind."""
+    if iteration <= state.settled:
+        return []
+    return [{"kind": "checkpointed", "iteration": iteration}]
+
+
+def rollback(state: State, iteration: int) -> list[Event]:
+    """The parameters are those of a checkpoint: what it has not seen waits again."""
+    if iteration < state.settled:
+        raise ValueError(
+            f"cannot go back to iteration {iteration}: the groups trained before "
+            f"{state.settled} are no longer known; resume from a newer checkpoint"
+        )
+    return [{"kind": "rolled_back", "iteration": iteration}]
+
+
+def restart(state: State) -> list[Event]:
+    """The first event of a new process: all leases of before are void."""
+    return [{"kind": "restarted"}]
+
+
+def _event(kind: str, ordinal: int, slot: int, attempt: int) -> Event:
+    return {"kind": kind, "ordinal": ordinal, "slot": slot, "attempt": attempt}
+
+
+def _lease(
+    ordinal: int, slot: int, place: Place, *, worker: str, deadline_s: float
+) -> Event:
+    event = _event("leased", ordinal, slot, place.attempt + 1)
+    return event | {"worker": worker, "deadline_s": deadline_s}
+
+
+def _open_groups(state: State) -> list[Entry]:
+    """Oldest first."""
+    return [entry for entry in state.groups.values() if entry.stage is Stage.OPEN]
+
+
+def _leasable(state: State, now_s: float) -> tuple[int, int, Place] | None:
+    """Ordinal, index and place of a slot to lease; None = there is none.
+
+    After a rollback the newest groups must wait until the versions that they were
+    opened for are there again: a resumed run is then the uninterrupted one.
+    """
+    entries = _open_groups(state)
+    for entry in entries:
+        for index, place in enumerate(entry.places):
+            is_parked = place.status is Status.AWAITING_JUDGE
+            if is_parked and place.deadline_s <= now_s:
+                return entry.ordinal, index, place
+    for entry in entries[: _room(state)]:
+        for index, place in enumerate(entry.places):
+            if place.status is Status.FREE:
+                return entry.ordinal, index, place
+    return None
+
+
+def _room(state: State) -> int:
+    """How many groups may be open: (eta + 1) B less those that wait to be seen.
+
+    A group leaves when all of serving speaks with the version trained on it.
+    """
+    terms = books.counts(state)["groups"]
+    unseen = sum(
+        len(iteration.ordinals)
+        for iteration in state.trained
+        if iteration.version > state.acknowledged
+    )
+    bound = (state.limits.eta + 1) * state.limits.groups
+    return max(0, bound - terms["waiting"] - terms["taken"] - unseen)
+
+
+def _admits(state: State) -> bool:
+    """True iff another group may be opened."""
+    limits, terms = state.limits, books.counts(state)["groups"]
+    if limits.iterations is not None:
+        ahead = terms["open"] + terms["waiting"] + terms["taken"] + terms["trained"]
+        if ahead >= limits.iterations * limits.groups:
+            return False
+    return terms["open"] < _room(state) and not _is_starved(state)
+
+
+def _is_starved(state: State) -> bool:
+    limits = state.limits
+    return sum(state.dry.values()) >= limits.starve_batches * limits.groups
+
+
+def _lose(state: State, is_lost: Callable[[Place], bool]) -> list[Event]:
+    """Ends running leases as WORKER_LOST: each was a fault of the world."""
+    found: list[Event] = []
+    running = [
+        (entry.ordinal, slot, place)
+        for entry in _open_groups(state)
+        for slot, place in enumerate(entry.places)
+        if place.status is Status.RUNNING and is_lost(place)
+    ]
+    for ordinal, slot, place in running:
+        record = _nothing(slot, Cause.WORKER_LOST)
+        lost = _spoil(state.limits, ordinal, slot, place, record)
+        more = _then_close(state, [lost])
+        state = events.apply_all(state, more)
+        found += more
+    return found
+
+
+def _spoil(
+    limits: Limits, ordinal: int, slot: int, place: Place, record: types.Slot
+) -> Event:
+    """What a void attempt means: the judge later, another attempt, or void for good."""
+    cause = record.reward.cause or record.cause
+    told = {"record": records.to_json(record)}
+    has_retry = place.faults < limits.retries
+    if cause is Cause.JUDGE_UNAVAILABLE and has_retry and record.trajectory:
+        return _event("parked", ordinal, slot, place.attempt) | told
+    is_last = cause in _HOPELESS or not has_retry
+    if cause is Cause.CANCELLED:  # the operator's doing, not a fault of the world
+        is_last = False
+    return (
+        _event("voided", ordinal, slot, place.attempt)
+        | told
+        | {
+            "cause": cause,
+            "faults": int(cause is not Cause.CANCELLED),
+            "is_last": is_last,
+        }
+    )
+
+
+def _then_close(state: State, found: list[Event]) -> list[Event]:
+    """The events, and the closing of their group if no slot of it is left."""
+    ordinal = found[-1]["ordinal"]
+    entry = events.apply_all(state, found).groups[ordinal]
+    if not all(place.status.is_final for place in entry.places):
+        return found
+    rewards = [
+        place.record.reward.value
+        if place.record and place.status is Status.SCORED
+        else None
+        for place in entry.places
+    ]
+    return [*found, _close(state.limits, ordinal, rewards)]
+
+
+def _close(limits: Limits, ordinal: int, rewards: list[float | None]) -> Event:
+    is_kept, reason = advantages.is_kept(rewards, limits.group)
+    if limits.shuffle_seed is not None:
+        rewards = _shuffled(rewards, (limits.shuffle_seed, ordinal))
+    values = advantages.advantages(rewards, limits.advantage) if is_kept else []
+    return {
+        "kind": "closed",
+        "ordinal": ordinal,
+        "reason": "" if is_kept else reason,
+        "is_void": all(reward is None for reward in rewards),
+        "advantages": values,
+    }
+
+
+def _shuffled(rewards: list[float | None], seed: tuple[int, int]) -> list[float | None]:
+    valid = [reward for reward in rewards if reward is not None]
+    mixed = iter(np.random.default_rng(seed).permutation(valid).tolist())
+    return [None if reward is None else next(mixed) for reward in rewards]
+
+
+def _nothing(slot: int, cause: Cause) -> types.Slot:
+    """What is known of an attempt that brought nothing back."""
+    reward = types.Reward(value=0.0, parts={}, is_valid=False)
+    return types.Slot(
+        index=slot, trajectory="", reward=reward, cause=cause, versions=(), turns=0
+    )
+
+
+def _check_record(record: types.Slot, slot: int) -> None:
+    """A policy must not be able to void its failures, nor the world to score."""
+    if record.index != slot:
+        raise ValueError(f"the result of slot {record.index} is given for slot {slot}")
+    is_scored = record.cause.is_scored and record.reward.cause is None
+    if is_scored is not record.reward.is_valid:
+        raise ValueError(
+            f"an episode ended by {record.reward.cause or record.cause} has "
+            f"is_valid={record.reward.is_valid}"
+        )
