@@ -1,0 +1,156 @@
+"""The picture of a run: success, reward, mixed groups and entropy against update.
+
+In: a run's summary and its records, one an update. Out: a PNG. A band or a bar is a
+95 % interval.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from openwebrl_jax.rollout import score
+
+SUCCESS = "rollout/success_frac"
+EPISODES = "rollout/scored_episodes"  # of which success is a share
+REWARD = "reward/mean"
+MIXED = "groups/mixed_frac"
+ENTROPY = "learner/entropy"
+
+# Held-out success in the summary, before and after; how it is drawn, and how far above
+# its point the number stands.
+HELDOUT = (
+    ("success_after_sft", "success_after_rl", "held-out, sampled", "#e0218a", "o", -13),
+    ("greedy_after_sft", "greedy_after_rl", "held-out, greedy", "#6b4fbb", "D", 6),
+)
+INK, SOFT, GRID = "#1c2430", "#667085", "#e8ebf0"
+BLUE, TEAL, AMBER, SLATE = "#2563c9", "#12887a", "#c77a0a", "#475467"
+
+
+def draw(
+    path: str | os.PathLike[str],
+    summary: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+) -> None:
+    """Draws the four panels; one without data says so."""
+    figure = Figure(figsize=(11, 6.2), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(3, 2, width_ratios=(1.9, 1))
+    panels = [figure.add_subplot(grid[:, 0])]
+    _draw_success(panels[0], summary, records)
+    for row, (name, title, colour) in enumerate(
+        (
+            (REWARD, "mean reward", TEAL),
+            (MIXED, "share of groups with unequal rewards", AMBER),
+            (ENTROPY, "token entropy, nats", SLATE),
+        )
+    ):
+        axes = figure.add_subplot(grid[row, 1])
+        _dress(axes, title)
+        _line(axes, *series(records, name), colour)
+        if name == MIXED:
+            _share_axis(axes)
+        panels.append(axes)
+    last = max((record["step"] for record in records), default=1)
+    for axes in panels:
+        axes.set_xlim(-0.03 * last, 1.07 * last)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axes in (panels[0], panels[-1]):
+        axes.set_xlabel("update", color=SOFT)
+    figure.savefig(path)
+
+
+def series(
+    records: Sequence[Mapping[str, Any]], name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Updates and values of one metric, where it was recorded and finite."""
+    points = [(r["step"], r[name]) for r in records if np.isfinite(r.get(name, np.nan))]
+    table = np.array(points, np.float64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def smooth(values: np.ndarray, width: int) -> np.ndarray:
+    """Mean over the last `width` values, over fewer at the start."""
+    sums = np.cumsum(np.concatenate([[0.0], values]))
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - width, 0)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def _draw_success(
+    axes: Axes, summary: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
+) -> None:
+    """Success in training with its band, and what was measured on held-out tasks."""
+    _dress(axes, "success, with 95 % intervals")
+    _share_axis(axes)
+    counted = [r for r in records if SUCCESS in r and r.get(EPISODES)]
+    bounds = np.array(
+        [score.wilson(round(r[SUCCESS] * r[EPISODES]), r[EPISODES]) for r in counted]
+    ).reshape(-1, 2)
+    steps = [record["step"] for record in counted]
+    low, high = bounds.T
+    axes.fill_between(steps, low, high, color=BLUE, alpha=0.12, linewidth=0)
+    _line(axes, *series(records, SUCCESS), BLUE, "in training, sampled")
+    last = max((record["step"] for record in records), default=1)
+    for before, after, label, colour, marker, above in HELDOUT:
+        rates = {u: summary[k] for u, k in ((0, before), (last, after)) if k in summary}
+        if rates:
+            _draw_rates(axes, rates, label, colour, marker, above)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, loc="lower right", fontsize=9, labelcolor=INK)
+
+
+def _draw_rates(
+    axes: Axes,
+    rates: Mapping[int, Mapping[str, float]],
+    label: str,
+    colour: str,
+    marker: str,
+    above: int,
+) -> None:
+    """Measured rates by update, with their intervals and as numbers."""
+    centre = np.array([rate["rate"] for rate in rates.values()])
+    low = np.array([rate["low"] for rate in rates.values()])
+    high = np.array([rate["high"] for rate in rates.values()])
+    axes.errorbar(
+        list(rates), centre, yerr=(centre - low, high - centre), label=label,
+        color=colour, marker=marker, markersize=7, capsize=4, linestyle="", zorder=5,
+    )  # fmt: skip
+    for place in zip(rates, centre, strict=True):
+        axes.annotate(
+            f"{place[1]:.0%}", place, textcoords="offset points", xytext=(9, above),
+            color=colour, fontsize=10, fontweight="bold",
+        )  # fmt: skip
+
+
+def _line(
+    axes: Axes, updates: np.ndarray, values: np.ndarray, colour: str, label: str = ""
+) -> None:
+    """The values faintly, and their running mean over a tenth of the run."""
+    if not len(values):
+        place = {"transform": axes.transAxes, "ha": "center", "va": "center"}
+        axes.text(0.5, 0.5, "not recorded", color=SOFT, **place)
+        return
+    axes.plot(updates, values, color=colour, alpha=0.3, linewidth=1)
+    width = max(len(values) // 10, 1)
+    axes.plot(updates, smooth(values, width), color=colour, linewidth=2, label=label)
+
+
+def _share_axis(axes: Axes) -> None:
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+
+def _dress(axes: Axes, title: str) -> None:
+    """One look for all panels."""
+    axes.set_title(title, loc="left", color=INK, fontsize=11, fontweight="bold")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(SOFT)
+    axes.grid(axis="y", color=GRID)
+    axes.tick_params(colors=SOFT, length=0, labelsize=9)
+    axes.set_axisbelow(True)

@@ -1,0 +1,69 @@
+"""The report says what the summary says, whatever there is of it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from openwebrl_jax.evals import curves, report
+
+SUMMARY = {
+    "success_after_sft": {"rate": 0.41, "low": 0.362, "high": 0.459, "n": 400},
+    "success_after_rl": {"rate": 0.66, "low": 0.612, "high": 0.705, "n": 400},
+    "greedy_after_sft": {"rate": 0.5, "low": 0.451, "high": 0.549, "n": 400},
+    "greedy_after_rl": {"rate": 0.7, "low": 0.653, "high": 0.743, "n": 400},
+    "gain": {"value": 0.25, "low": 0.19, "high": 0.31},
+    "minutes": 19.51234,
+    "episodes": np.int64(12480),
+    "mixed_groups": np.array([0.7, 0.6]),
+    "causes": {"page_done": 12_000, "max_turns": 480},
+}
+
+
+def make_records(count=20):
+    return [
+        {
+            "step": step,
+            "rollout/success_frac": step / 40,
+            "rollout/scored_episodes": 64,
+            "reward/mean": step / 40,
+            "learner/entropy": float("nan") if step == 3 else 1 / step,
+        }
+        for step in range(1, count + 1)
+    ]
+
+
+def test_the_three_files(tmp_path):
+    report.write_report(tmp_path / "run", SUMMARY, make_records(), title="Demo")
+    written = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert written["success_after_rl"] == SUMMARY["success_after_rl"]
+    assert written["episodes"] == 12480 and written["mixed_groups"] == [0.7, 0.6]
+    assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    text = (tmp_path / "run" / "report.md").read_text()
+    assert text.startswith("# Demo\n")
+    assert "| success after rl | **0.660** | 0.612 to 0.705 | 400 |" in text
+    assert "**Gain: +0.250** (95 % interval 0.190 to 0.310" in text
+    assert "| minutes | 19.51 |" in text
+    assert "| max turns | 480 |" in text
+
+
+def test_a_run_that_made_no_update_has_a_report(tmp_path):
+    report.write_report(tmp_path, {"minutes": 0.1}, [])
+    assert (tmp_path / "curves.png").stat().st_size > 1000
+
+
+def test_a_summary_with_nan_is_refused(tmp_path):
+    with pytest.raises(ValueError):
+        report.write_report(tmp_path, {"minutes": float("nan")}, [])
+
+
+def test_a_series_leaves_out_what_was_not_recorded_or_not_finite():
+    updates, values = curves.series(make_records(4), curves.ENTROPY)
+    assert updates.tolist() == [1, 2, 4] and values.tolist() == [1, 0.5, 0.25]
+    assert curves.series([], curves.REWARD)[0].shape == (0,)
+
+
+def test_smooth_is_the_mean_of_the_last_values():
+    smoothed = curves.smooth(np.array([1.0, 3.0, 5.0, 7.0]), 2)
+    assert smoothed.tolist() == [1, 2, 4, 6]
+    assert curves.smooth(np.zeros(0), 3).size == 0
