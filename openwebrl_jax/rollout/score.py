@@ -1,0 +1,108 @@
+"""Success rates with intervals. A void episode is no failure: it leaves the rate.
+
+In: outcomes by episode, True or False, None = void. Out: dicts of plain numbers.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from openwebrl_jax.core import types
+from openwebrl_jax.core.causes import Cause
+
+Outcome = bool | None
+
+_Z = 1.959963984540054  # two-sided 95 %
+_RESAMPLES = 10_000
+
+
+def is_success(reward: types.Reward) -> Outcome:
+    """What an episode's reward says of its task; None = void."""
+    return reward.value >= 1.0 if reward.is_valid else None
+
+
+def success(outcomes: Iterable[Outcome]) -> dict[str, float]:
+    """{rate, low, high, n, void}: the rate of the n valid ones, Wilson's 95 %.
+
+    With nothing valid there is no rate: it is NaN, in an interval from 0 to 1.
+    """
+    told = list(outcomes)
+    valid = [outcome for outcome in told if outcome is not None]
+    low, high = wilson(sum(valid), len(valid))
+    rate = sum(valid) / len(valid) if valid else math.nan
+    void = len(told) - len(valid)
+    return {"rate": rate, "low": low, "high": high, "n": len(valid), "void": void}
+
+
+def summarize(played: Iterable[tuple[types.Reward, Cause]]) -> dict[str, Any]:
+    """`success` of some episodes and how often each cause ended one.
+
+    Where the judging failed, its cause stands for the episode's own.
+    """
+    told = list(played)
+    causes = Counter(str(reward.cause or cause) for reward, cause in told)
+    rate = success(is_success(reward) for reward, _ in told)
+    return {**rate, "causes": dict(causes.most_common())}
+
+
+def wilson(successes: int, n: int) -> tuple[float, float]:
+    """Wilson's score interval at 95 %; (0, 1) when n is 0.
+
+    Example: 8 of 10 -> (0.490, 0.943).
+    """
+    if n == 0:
+        return 0.0, 1.0
+    rate, spread = successes / n, _Z**2 / n
+    middle = (rate + spread / 2) / (1 + spread)
+    half = _Z * math.sqrt(rate * (1 - rate) / n + spread / (4 * n)) / (1 + spread)
+    # Rounding must not push the rate itself out of its interval.
+    return max(0.0, min(rate, middle - half)), min(1.0, max(rate, middle + half))
+
+
+def paired_gain(
+    before: Sequence[Outcome], after: Sequence[Outcome], seed: int = 0
+) -> dict[str, float]:
+    """{value, low, high, n}: mean of after - before over the same tasks.
+
+    The interval is the 95 % percentile bootstrap over tasks; a task that is void on
+    either side is left out of both.
+    """
+    if len(before) != len(after):
+        raise ValueError(
+            f"{len(before)} outcomes before and {len(after)} after; a paired gain "
+            "needs the same tasks in the same order"
+        )
+    pairs = [
+        float(late) - float(early)
+        for early, late in zip(before, after, strict=True)
+        if early is not None and late is not None
+    ]
+    if not pairs:
+        return {"value": math.nan, "low": -1.0, "high": 1.0, "n": 0}
+    # A resample of differences in {-1, 0, 1} is a multinomial draw of their shares.
+    values, numbers = np.unique(pairs, return_counts=True)
+    n = len(pairs)
+    draws = np.random.default_rng(seed).multinomial(n, numbers / n, size=_RESAMPLES)
+    low, high = np.percentile(draws @ values / n, (2.5, 97.5))
+    value = sum(pairs) / n
+    return {"value": value, "low": float(low), "high": float(high), "n": n}
+
+
+def pass_at_k(outcomes: Mapping[str, Sequence[Outcome]], k: int) -> float:
+    """The chance that one of k episodes of a task succeeds, meant over tasks.
+
+    Unbiased from n >= k valid episodes of a task: 1 - C(n - c, k) / C(n, k), c of them
+    successes. A task with fewer is left out; NaN = no task has so many.
+    """
+    if k < 1:
+        raise ValueError(f"k={k}; pass@k needs at least one episode")
+    chances = []
+    for told in outcomes.values():
+        valid = [outcome for outcome in told if outcome is not None]
+        n, c = len(valid), sum(valid)
+        if n >= k:
+            chances.append(1.0 - math.comb(n - c, k) / math.comb(n, k))
+    return sum(chances) / len(chances) if chances else math.nan
