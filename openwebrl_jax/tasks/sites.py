@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 
 MINIWOB = "miniwob.test"
+_POLL_S = 0.05  # how soon a server sees that it is to stop
 
 
 def miniwob_folder() -> pathlib.Path:
@@ -34,7 +35,9 @@ class Sites:
             serve_folder = functools.partial(_Files, directory=str(folder))
             self._servers[host] = _Server(("127.0.0.1", 0), serve_folder)
         for server in self._servers.values():
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            threading.Thread(
+                target=server.serve_forever, args=(_POLL_S,), daemon=True
+            ).start()
 
     @property
     def ports(self) -> dict[str, int]:
@@ -68,6 +71,12 @@ class _Server(http.server.ThreadingHTTPServer):
 class _Files(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # keep-alive: a page is a dozen small files
     timeout = 30.0
+    extensions_map = {  # the pages are UTF-8 and do not say so
+        **http.server.SimpleHTTPRequestHandler.extensions_map,
+        ".html": "text/html; charset=utf-8",
+        ".js": "text/javascript; charset=utf-8",
+        ".css": "text/css; charset=utf-8",
+    }
 
     def log_message(self, format: str, *args: object) -> None:
         """Says nothing: a line for each file of each page would drown the log."""

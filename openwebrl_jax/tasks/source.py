@@ -74,12 +74,16 @@ def _miniwob_source(config: Any, seed: int, split: Split) -> Source:
 
 
 def _file_source(config: Any, seed: int, split: Split) -> Source:
-    """The file's tasks of the split, those without one in both; training shuffles."""
+    """The file's tasks of the split; training shuffles them each epoch.
+
+    A file that knows no splits is used for both; in one that does, a line without one
+    is for training.
+    """
     path = pathlib.Path(config.path)
+    every = formats.load(path, max_turns=config.max_turns)
+    has_splits = any(task.split for task in every)
     tasks = tuple(
-        task
-        for task in formats.load(path, max_turns=config.max_turns)
-        if task.split in (split, "")
+        task for task in every if not has_splits or (task.split or "train") == split
     )
     if not tasks:
         raise ValueError(f"{path}: no task of the split {split!r} is in it")
