@@ -4,12 +4,12 @@ Facts of the machine and the page alone; each config file says what its own stag
 changes. Numbers come from the runs in the README.
 """
 
-from ml_collections import ConfigDict
+from typing import Any
 
 TASKS = ("click-test", "click-dialog", "click-button", "click-tab", "focus-text")
 
 
-def shrink(config: ConfigDict) -> ConfigDict:
+def shrink(config: Any) -> Any:
     """Makes `config` fit two CPU cores, in place."""
     config.model.path = "runs/tiny"
     config.model.dtype = "float32"

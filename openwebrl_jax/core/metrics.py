@@ -95,6 +95,19 @@ class Writer:
         return [rate, f"{duration(left)} left"] if self._total else [rate]
 
 
+class Stopwatch:
+    """Tells how long it was since it was last asked, or made."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._since = clock()
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        before, self._since = self._since, self._clock()
+        return self._since - before
+
+
 def read(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The records of the steps that survived, in order of step; no file = none.
 

@@ -118,6 +118,12 @@ def test_a_run_that_went_back_leaves_one_lineage(tmp_path):
     assert starts[-1] == 5
 
 
+def test_a_stopwatch_tells_each_lap():
+    times = iter([1.0, 4.0, 4.5])
+    watch = metrics.Stopwatch(lambda: next(times))
+    assert (watch.lap(), watch.lap()) == (3.0, 0.5)
+
+
 def test_no_file_has_no_records(tmp_path):
     assert metrics.read(tmp_path / "metrics.jsonl") == []
 
