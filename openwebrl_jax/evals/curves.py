@@ -16,10 +16,11 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from openwebrl_jax.rollout import score
 
-SUCCESS = "rollout/success_frac"
-EPISODES = "rollout/scored_episodes"  # of which success is a share
-REWARD = "reward/mean"
-MIXED = "groups/mixed_frac"
+SUCCESS = "rollout/success"  # share of the episodes that are not void
+EPISODES = "rollout/episodes"
+VOID = "rollout/void_frac"
+REWARD = "rollout/reward"
+MIXED = "rollout/mixed"
 ENTROPY = "learner/entropy"
 
 # Held-out success in the summary, before and after; how it is drawn, and how far above
@@ -88,11 +89,11 @@ def _draw_success(
     """Success in training with its band, and what was measured on held-out tasks."""
     _dress(axes, "success, with 95 % intervals")
     _share_axis(axes)
-    counted = [r for r in records if SUCCESS in r and r.get(EPISODES)]
-    bounds = np.array(
-        [score.wilson(round(r[SUCCESS] * r[EPISODES]), r[EPISODES]) for r in counted]
-    ).reshape(-1, 2)
+    counted = [
+        record for record in records if record.get(EPISODES) and SUCCESS in record
+    ]
     steps = [record["step"] for record in counted]
+    bounds = np.array([_interval(record) for record in counted]).reshape(-1, 2)
     low, high = bounds.T
     axes.fill_between(steps, low, high, color=BLUE, alpha=0.12, linewidth=0)
     _line(axes, *series(records, SUCCESS), BLUE, "in training, sampled")
@@ -103,6 +104,12 @@ def _draw_success(
             _draw_rates(axes, rates, label, colour, marker, above)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, loc="lower right", fontsize=9, labelcolor=INK)
+
+
+def _interval(record: Mapping[str, float]) -> tuple[float, float]:
+    """Of an update's success, by the number of its episodes that were not void."""
+    valid = round(record[EPISODES] * (1 - record.get(VOID, 0.0)))
+    return score.wilson(round(record[SUCCESS] * valid), valid)
 
 
 def _draw_rates(

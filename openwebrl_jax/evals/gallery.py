@@ -8,6 +8,7 @@ what it thought and called, and what came of it.
 import base64
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import jinja2
 
 from openwebrl_jax.core.types import Observation, Reward, ToolCall, Trajectory, Turn
+from openwebrl_jax.rollout import store
 
 Episode = tuple[Trajectory, Reward]
 SHOWN_PX = 420  # widest that a screenshot is shown on the page
@@ -57,6 +59,25 @@ class Story:
     heading: str
     facts: str
     frames: tuple[Frame, ...]
+
+
+def pick(
+    played: Iterable[Mapping[str, Any]], folder: str | os.PathLike[str], count: int
+) -> list[Episode]:
+    """Loads some episodes that differ: of each page and outcome one, then a second.
+
+    Args:
+      played: `{task, success, trajectory}` each, as an evaluation lists them.
+      folder: the store that holds the trajectories.
+      count: how many at most.
+    """
+    seen: Counter[tuple[str, Any]] = Counter()
+    ranked = []
+    for place, one in enumerate(played):
+        kind = (str(one["task"]).rpartition("/")[0], one["success"])
+        ranked.append((seen[kind], place, one["trajectory"]))
+        seen[kind] += 1
+    return [store.load(folder, name) for _, _, name in sorted(ranked)[:count]]
 
 
 def tell(episode: Episode) -> Story:

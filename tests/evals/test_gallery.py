@@ -7,6 +7,7 @@ import pytest
 
 from openwebrl_jax.core import types
 from openwebrl_jax.evals import gallery
+from openwebrl_jax.rollout import store
 
 
 def test_an_episode_is_told_turn_by_turn(episodes):
@@ -65,6 +66,22 @@ def test_the_page_holds_everything_and_no_strangers_markup(tmp_path, episodes):
     assert "answer: It costs 12 €." in text and "stale picture" in text
     assert set(re.findall(r'(?:src|href)="([^:]*):', text)) == {"data"}
     assert html.unescape(text).count("click Submit") == 1
+
+
+def test_episodes_that_differ_are_picked_from_a_store(tmp_path, episodes):
+    names = [store.save(tmp_path, *episode) for episode in episodes]
+    played = [
+        {"task": f"miniwob/{page}", "success": success, "trajectory": name}
+        for page, success, name in (
+            ("click-button/1", True, names[0]),
+            ("click-button/2", True, names[3]),
+            ("click-button/3", False, names[1]),
+            ("click-tab/1", None, names[2]),
+        )
+    ]
+    picked = gallery.pick(played, tmp_path, 3)
+    assert picked == [episodes[0], episodes[1], episodes[2]]
+    assert gallery.pick(played, tmp_path, 9)[3] == episodes[3]
 
 
 def test_a_page_of_nothing(tmp_path):

@@ -1,9 +1,9 @@
 """The report says what the summary says, whatever there is of it."""
 
 import json
+import math
 
 import numpy as np
-import pytest
 
 from openwebrl_jax.evals import curves, report
 
@@ -24,9 +24,10 @@ def make_records(count=20):
     return [
         {
             "step": step,
-            "rollout/success_frac": step / 40,
-            "rollout/scored_episodes": 64,
-            "reward/mean": step / 40,
+            "rollout/success": step / 40,
+            "rollout/episodes": 64,
+            "rollout/void_frac": 0.25,
+            "rollout/reward": step / 40,
             "learner/entropy": float("nan") if step == 3 else 1 / step,
         }
         for step in range(1, count + 1)
@@ -52,9 +53,19 @@ def test_a_run_that_made_no_update_has_a_report(tmp_path):
     assert (tmp_path / "curves.png").stat().st_size > 1000
 
 
-def test_a_summary_with_nan_is_refused(tmp_path):
-    with pytest.raises(ValueError):
-        report.write_report(tmp_path, {"minutes": float("nan")}, [])
+def test_a_number_that_there_is_not_is_null(tmp_path):
+    nothing = {"rate": math.nan, "low": 0.0, "high": 1.0, "n": 0, "void": 3}
+    report.write_report(tmp_path, {"success_after_rl": nothing}, make_records())
+    written = json.loads((tmp_path / "summary.json").read_text())
+    assert written["success_after_rl"]["rate"] is None
+
+
+def test_episodes_are_shown_beside_the_numbers(tmp_path, episodes):
+    report.write_report(tmp_path, SUMMARY, [], episodes=episodes)
+    assert "episodes.png" in (tmp_path / "report.md").read_text()
+    assert (tmp_path / "episodes.png").exists() and (
+        tmp_path / "episodes.html"
+    ).exists()
 
 
 def test_a_series_leaves_out_what_was_not_recorded_or_not_finite():
