@@ -36,8 +36,9 @@ _FORMAT = (
 )
 # The fixed borders of a written reply: an opening thought at its very beginning, the
 # first end of a thought, and behind it call markers at the ends of lines. A call's
-# JSON stands on one line, so that what it holds is never such a border.
-_THOUGHT = re.compile(r"\A(<think>)?(.*?)(</think>)", re.DOTALL)
+# JSON stands on one line, so that what it holds is never such a border. A text that
+# begins with a call is what `action_only` left of a reply: it has no thought.
+_THOUGHT = re.compile(r"\A(?!<tool_call>\n)(<think>)?(.*?)(</think>)", re.DOTALL)
 _CALL_BORDER = re.compile(
     r"((?:\A|(?<=\n)|(?<=</tool_call>))<tool_call>(?=\n)"
     r"|(?<=\n)</tool_call>(?=\n|\Z|<tool_call>))"
