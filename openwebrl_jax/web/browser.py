@@ -1,0 +1,260 @@
+"""Chromium's life: found, started, recycled, killed by its own process group.
+
+A `Pool` keeps one running `Browser` for a worker and hands it to its environments; a
+Browser is one Chromium with one Playwright driver, and is replaced after so many
+episodes, or when it died or hung. Chromium speaks over a pipe, so that it ends when
+the driver or this process ends, however that happens.
+"""
+
+import asyncio
+import os
+import pathlib
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from absl import logging
+from playwright import async_api
+
+from openwebrl_jax.core.causes import Cause, Failure
+
+Error = async_api.Error  # what Playwright raises, for the rest of the room
+
+LAUNCH_TIMEOUT_S = 60.0
+DEBIAN = "/usr/bin/chromium"
+PROBE = (pathlib.Path(__file__).parent / "probe.js").read_text()
+
+_SWITCHES = (
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+)
+
+
+def find_chromium(path: str) -> str:
+    """The browser to run: `path` (config.web.chromium), Debian's, or Playwright's."""
+    if path:
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+        raise ValueError(
+            f"config.web.chromium={path!r} is not a program; name Chromium's binary, "
+            f'or leave "" for {DEBIAN} or Playwright\'s own'
+        )
+    if os.access(DEBIAN, os.X_OK):
+        return DEBIAN
+    cache = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or "~/.cache/ms-playwright"
+    found = sorted(pathlib.Path(cache).expanduser().glob("chromium-*/chrome-*/chrome"))
+    if found:
+        return str(found[-1])
+    raise ValueError(
+        "no Chromium was found; get it by `apt-get install chromium` (as root) or "
+        "`python -m playwright install chromium`, or set config.web.chromium"
+    )
+
+
+def host_rules(hosts: Mapping[str, int]) -> str:
+    """Chromium's resolver rules: each local site's fixed name -> its loopback port.
+
+    Example: {"miniwob.test": 8123} -> "MAP miniwob.test 127.0.0.1:8123".
+    """
+    return ",".join(f"MAP {host} 127.0.0.1:{port}" for host, port in hosts.items())
+
+
+class Browser:
+    """One Chromium and its driver; `pid` leads a process group of its own."""
+
+    def __init__(self, driver, chromium, session, pid: int, home: str, config):
+        self._driver = driver
+        self._chromium = chromium
+        self._session = session  # of the browser itself
+        self._home = home
+        self._config = config
+        self.pid = pid
+        self._born = _stat(pid)["born"]
+        self.episodes = 0
+        self.contexts = 0
+
+    @classmethod
+    async def launch(cls, config, hosts: Mapping[str, int]) -> "Browser":
+        """Starts one; a Chromium that does not start is Failure(BROWSER_CRASH)."""
+        path = find_chromium(config.chromium)
+        home = tempfile.mkdtemp(prefix="openwebrl_browser_")
+        driver = await async_api.async_playwright().start()
+        try:
+            chromium = await asyncio.wait_for(
+                driver.chromium.launch(
+                    executable_path=path,
+                    args=[*_SWITCHES, f"--host-resolver-rules={host_rules(hosts)}"],
+                    chromium_sandbox=os.geteuid() != 0,
+                    env={"PATH": os.defpath, "HOME": home, "LANG": "C.UTF-8"},
+                    handle_sigint=False,
+                    handle_sigterm=False,
+                    handle_sighup=False,
+                ),
+                LAUNCH_TIMEOUT_S,
+            )
+            session = await chromium.new_browser_cdp_session()
+            pid = await asyncio.wait_for(_pid_of(session), LAUNCH_TIMEOUT_S)
+        except (Error, TimeoutError) as error:
+            await driver.stop()
+            shutil.rmtree(home, ignore_errors=True)
+            detail = f"{path} did not start: {error}"
+            raise Failure(Cause.BROWSER_CRASH, detail) from error
+        return cls(driver, chromium, session, pid, home, config)
+
+    def is_alive(self) -> bool:
+        """True iff the very process that was started still runs."""
+        stat = _stat(self.pid)
+        return bool(stat) and stat["state"] not in "ZX" and stat["born"] == self._born
+
+    async def new_context(self) -> Any:
+        """A fresh Playwright context: own cookies, storage and cache."""
+        size = {"width": self._config.width_px, "height": self._config.height_px}
+        making = self._chromium.new_context(
+            viewport=size,
+            screen=size,
+            device_scale_factor=1,
+            locale="en-US",
+            timezone_id="UTC",
+            accept_downloads=False,
+            service_workers="block",
+        )
+        limit_s = self._config.navigate_timeout_s
+        try:
+            context = await asyncio.wait_for(making, limit_s)
+            await asyncio.wait_for(context.add_init_script(PROBE), limit_s)
+        except (Error, TimeoutError) as error:
+            self.kill()
+            detail = f"no context could be opened: {error}"
+            raise Failure(Cause.BROWSER_CRASH, detail) from error
+        self.contexts += 1
+        return context
+
+    async def open_window(self, context_id: str) -> None:
+        """Opens an empty window in a context, which tells of it as of any new page."""
+        await self._session.send(
+            "Target.createTarget",
+            {"url": "about:blank", "browserContextId": context_id, "newWindow": True},
+        )
+
+    def kill(self) -> None:
+        """Ends the process group at once; a group that is not ours is left alone."""
+        stat = _stat(self.pid)
+        if stat and stat["born"] != self._born:
+            return  # the number belongs to somebody else by now
+        if _members(self.pid):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    async def close(self) -> None:
+        """Closes it, by force where it does not answer; nothing of it stays behind."""
+        limit_s = self._config.close_timeout_s
+        try:
+            if self.is_alive():
+                await asyncio.wait_for(self._chromium.close(), limit_s)
+        except (Error, TimeoutError) as error:
+            logging.warning("Chromium %d did not close: %s", self.pid, error)
+        self.kill()
+        try:
+            await asyncio.wait_for(self._driver.stop(), limit_s)
+        except (Error, TimeoutError) as error:
+            logging.warning("the driver of Chromium %d hung: %s", self.pid, error)
+        for _ in range(100):  # the killed need a moment to go
+            if not _members(self.pid):
+                break
+            await asyncio.sleep(0.02)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+
+class Pool:
+    """One Chromium at a time for all environments of a worker.
+
+    `config` is config.web; `hosts` maps each local site's fixed name to the loopback
+    port that serves it. Use: `pool = Pool(config.web, {"miniwob.test": 8123})`, `await
+    pool.start()`, `env.make_env(pool)` for each episode slot, `await pool.close()`.
+    """
+
+    def __init__(self, config, hosts: Mapping[str, int]):
+        self.config = config
+        self.hosts = dict(hosts)
+        self._current: Browser | None = None
+        self._retired: list[Browser] = []
+        self._lock = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Starts the first Chromium, so that a missing one is known at once."""
+        await self.lease()
+
+    async def lease(self) -> Browser:
+        """The Chromium for one more episode: a new one if it died or is worn out."""
+        async with self._lock:
+            if self._current and not self._is_fit(self._current):
+                self._retired.append(self._current)
+                self._current = None
+                await self._sweep()
+            if self._current is None:
+                self._current = await Browser.launch(self.config, self.hosts)
+            self._current.episodes += 1
+            return self._current
+
+    async def release(self, browser: Browser) -> None:
+        """A context of it is closed; the last one takes a worn out Chromium along."""
+        async with self._lock:
+            browser.contexts -= 1
+            await self._sweep()
+
+    async def close(self) -> None:
+        """Ends every Chromium of the pool, with whatever still runs in it."""
+        async with self._lock:
+            for browser in [*self._retired, self._current]:
+                if browser:
+                    await browser.close()
+            self._current = None
+            self._retired = []
+
+    def _is_fit(self, browser: Browser) -> bool:
+        is_worn = browser.episodes >= self.config.recycle_episodes
+        return browser.is_alive() and not is_worn
+
+    async def _sweep(self) -> None:
+        # One that is worn out goes on serving the episodes that are in it.
+        for browser in list(self._retired):
+            if browser.contexts <= 0 or not browser.is_alive():
+                self._retired.remove(browser)
+                await browser.close()
+
+
+async def _pid_of(session) -> int:
+    info = await session.send("SystemInfo.getProcessInfo")
+    pid = next(p["id"] for p in info["processInfo"] if p["type"] == "browser")
+    if os.getpgid(pid) != pid:
+        raise Error(f"Chromium {pid} does not lead a process group of its own")
+    return pid
+
+
+def _stat(pid: int) -> dict:
+    """State, group and start time of a process; {} = there is none."""
+    try:
+        fields = (
+            pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        )
+    except OSError:
+        return {}
+    return {"state": fields[0], "group": int(fields[2]), "born": int(fields[19])}
+
+
+def _members(group: int) -> list[int]:
+    """The running processes of a process group (the dead that wait are none)."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    stats = ((pid, _stat(pid)) for pid in pids)
+    return [
+        pid
+        for pid, stat in stats
+        if stat and stat["group"] == group and stat["state"] not in "ZX"
+    ]

@@ -1,0 +1,325 @@
+"""The one door to a browser: reset, step, facts, close (`core.types.Env`).
+
+Troubles of the site are causes at reset only. Later a dead name, a hung or a crashed
+page is `failed` feedback and the page is opened anew: no ending that the policy could
+bring about makes its slot void. A Chromium that died is BROWSER_CRASH at any time.
+"""
+
+import asyncio
+import dataclasses
+from typing import Any
+
+from openwebrl_jax.core.causes import Cause, Failure
+from openwebrl_jax.core.types import Feedback, Observation, Step, Task, ToolCall
+from openwebrl_jax.web import browser, execute, feedback, guard, observe, settle
+from openwebrl_jax.web import page as pages
+from openwebrl_jax.web.page import Page, Trouble
+from openwebrl_jax.web.tabs import Tabs
+
+_REOPENINGS = 3  # in an episode; after them the tab stays empty
+
+# The beginning of a net:: code -> cause at reset; the first that fits counts.
+_NET_CAUSES = {
+    "ERR_NAME_": Cause.DNS,
+    "ERR_DNS_": Cause.DNS,
+    "ERR_CERT_": Cause.TLS,
+    "ERR_SSL_": Cause.TLS,
+    "ERR_BAD_SSL_": Cause.TLS,
+    "ERR_INVALID_AUTH_CREDENTIALS": Cause.LOGIN_REQUIRED,
+    "ERR_TIMED_OUT": Cause.SITE_TIMEOUT,
+    "ERR_CONNECTION_TIMED_OUT": Cause.SITE_TIMEOUT,
+    "ERR_CONNECTION_": Cause.REFUSED,
+    "ERR_ADDRESS_": Cause.REFUSED,
+    "ERR_EMPTY_RESPONSE": Cause.REFUSED,
+    "ERR_UNSAFE_PORT": Cause.REFUSED,
+}
+_HTTP_CAUSES = {401: Cause.LOGIN_REQUIRED, 403: Cause.BLOCKED, 429: Cause.BLOCKED}
+
+
+def make_env(pool: browser.Pool) -> "BrowserEnv":
+    """An environment for one episode slot; its Chromium is the pool's."""
+    return BrowserEnv(pool)
+
+
+class BrowserEnv:
+    """One episode at a time in a context of the pool's Chromium."""
+
+    def __init__(self, pool: browser.Pool):
+        self._pool = pool
+        self._config = pool.config
+        self._tabs: Tabs | None = None
+        self._place = execute.Place(config=pool.config, sites=(), hosts=())
+        self._is_shared = False  # the context serves more than one episode
+        self._task: Task | None = None
+        self._start_url = ""  # where the task's page is after its redirects
+        self._last_good: Observation | None = None
+        self._cause: Cause | None = None
+        self._answer = ""
+        self._facts: dict[str, Any] = {}
+        self._reopenings = 0
+
+    async def reset(self, task: Task) -> tuple[Task, Observation]:
+        """Opens the task on a fresh context, or on its warm page if it is resettable.
+
+        Raises Failure with the cause that Chromium names.
+        """
+        self._check_start(task)
+        self._task, self._cause, self._last_good = task, None, None
+        self._answer, self._facts, self._reopenings = "", {}, 0
+        self._place = execute.Place(
+            config=self._config, sites=task.sites, hosts=tuple(self._pool.hosts)
+        )
+        chromium = await self._pool.lease()
+        await self._enter(chromium, task)
+        try:
+            report = await self._open(task)
+            self._start_url = report["url"]
+            made = report["made"] if isinstance(report["made"], dict) else {}
+            intent = made.get("intent", task.intent)
+            return dataclasses.replace(task, intent=intent), await self._observe()
+        except Trouble as trouble:
+            await self._leave()
+            cause = _cause_at_reset(trouble)
+            raise Failure(cause, f"{task.start_url}: {trouble.detail}") from trouble
+
+    async def step(self, calls: tuple[ToolCall, ...]) -> Step:
+        """Runs calls in order; the episode's end, once reached, is kept."""
+        told: list[Feedback] = []
+        asked_s = 0.0
+        for call in calls:
+            if self._cause is not None:
+                break
+            line, call_asked_s = await self._call(call)
+            asked_s += call_asked_s
+            if line is not None:
+                told.append(line)
+        return Step(
+            observation=await self._observe(),
+            feedback=tuple(told),
+            cause=self._cause,
+            answer=self._answer,
+            facts=self._facts,
+            asked_s=asked_s,
+        )
+
+    async def facts(self, script: str) -> Any:
+        """What a page function returns, on a page that was opened anew if need be."""
+        try:
+            return await self._active.evaluate(pages.call(script))
+        except Trouble as trouble:
+            if trouble.kind == "script":
+                raise Failure(Cause.PAGE_CRASH, trouble.detail) from trouble
+            await self._reopen()
+        try:
+            return await self._active.evaluate(pages.call(script))
+        except Trouble as trouble:
+            raise Failure(Cause.PAGE_CRASH, trouble.detail) from trouble
+
+    async def close(self) -> None:
+        """Closes the context; the pool's Chromium stays."""
+        await self._leave()
+
+    # ---- reset ---------------------------------------------------------------------
+
+    def _check_start(self, task: Task) -> None:
+        unknown = set(task.sites) - set(self._pool.hosts)
+        if unknown:
+            raise ValueError(
+                f"task {task.id} wants the sites {sorted(unknown)}, which nobody "
+                f"serves; served are {sorted(self._pool.hosts)}"
+            )
+        try:
+            guard.check(task.start_url, task.sites, self._pool.hosts)
+        except ValueError as error:
+            raise Failure(Cause.REFUSED, f"{task.start_url}: {error}") from None
+
+    async def _enter(self, chromium: browser.Browser, task: Task) -> None:
+        """Has a context of this Chromium, fresh unless both episodes can share it."""
+        is_usable = self._tabs is not None and self._tabs.chromium is chromium
+        if not (is_usable and self._is_shared and task.is_resettable):
+            await self._leave()
+            context = await chromium.new_context()
+            self._tabs = Tabs(context, chromium, self._config)
+            self._is_shared = task.is_resettable
+
+    async def _leave(self) -> None:
+        tabs, self._tabs = self._tabs, None
+        if tabs is not None:
+            await tabs.close()
+            await self._pool.release(tabs.chromium)
+
+    async def _open(self, task: Task) -> dict:
+        """Shows the task's page with its setup done, and gives the probe's report."""
+        await self._shown.close_others()
+        page = self._shown.warm.get(task.start_url)
+        if page is not None:
+            try:
+                report = await self._restart(page, task)
+            except Trouble:
+                report = None
+            if report is not None:
+                await self._shown.keep_warm(task.start_url, page)
+                return report
+            del self._shown.warm[task.start_url]
+            await page.close()
+        page = await self._shown.open()
+        self._shown.show(page)
+        self._shown.begin()
+        report = await self._load(page, task)
+        if task.is_resettable:
+            await self._shown.keep_warm(task.start_url, page)
+        return report
+
+    async def _restart(self, page: Page, task: Task) -> dict | None:
+        """A new start on a loaded page; None = it has gone elsewhere since."""
+        self._shown.show(page)
+        self._shown.begin()
+        # The pointer still rests where the last episode clicked, and would hover.
+        away = page.send("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
+        made = settle.start(page, task, is_fresh=False, config=self._config)
+        report, _ = await asyncio.gather(made, away)
+        return report
+
+    async def _load(self, page: Page, task: Task) -> dict:
+        until = "load" if task.setup else "domcontentloaded"
+        status = await page.goto(task.start_url, until)
+        if status >= 400:
+            cause = _HTTP_CAUSES.get(status, Cause.HTTP_ERROR)
+            raise Failure(cause, f"{task.start_url}: HTTP {status}")
+        report = await settle.start(page, task, is_fresh=True, config=self._config)
+        if report is None:
+            raise Trouble("script", "the probe could not enter the page")
+        if page.is_loading:
+            await settle.after(self._shown, task.end_script, self._config)
+        history = await page.send("Page.getNavigationHistory")
+        page.first_entry = history["currentIndex"]
+        return report
+
+    # ---- step ----------------------------------------------------------------------
+
+    async def _call(self, call: ToolCall) -> tuple[Feedback | None, float]:
+        """One call's feedback (None = the page had ended before it) and asked time."""
+        self._shown.begin()
+        asked_s = 0.0
+        try:
+            plan = execute.plan(call, self._place)
+            before = await self._look(plan)
+            if self._cause is not None:
+                return None, 0.0
+            deed = await execute.act(plan, self._active, before, self._place)
+            asked_s = deed.asked_s
+            after = await self._settle()
+        except execute.Refusal as error:
+            await self._settle()
+            return feedback.failed(call.name, str(error)), 0.0
+        except Trouble as trouble:
+            return await self._mend(call, trouble), asked_s + trouble.asked_s
+        if deed.is_final:
+            self._cause = self._cause or Cause.DONE
+            self._answer = deed.answer
+        return feedback.line(call.name, deed, before, after, self._shown.notes), asked_s
+
+    async def _look(self, plan: execute.Plan) -> dict:
+        """The page just before a call, which may have ended by itself since."""
+        script = self._current.end_script
+        is_scroll = plan.tool == "scroll"
+        seen, ended = await settle.before(self._active, plan.point, is_scroll, script)
+        self._keep_end(ended)
+        return seen
+
+    async def _settle(self) -> dict:
+        """The page that a call has left."""
+        script = self._current.end_script
+        seen, ended = await settle.after(self._shown, script, self._config)
+        self._keep_end(ended)
+        return seen
+
+    def _keep_end(self, ended: Any) -> None:
+        """Keeps the first end that the page reports; later ones change nothing."""
+        if self._cause is None and isinstance(ended, dict) and ended.get("is_done"):
+            self._cause = Cause.PAGE_DONE
+            self._facts = dict(ended.get("facts") or {})
+
+    async def _mend(self, call: ToolCall, trouble: Trouble) -> Feedback:
+        """After a trouble the policy has a page that answers again."""
+        notes = list(self._shown.notes)
+        if trouble.kind == "closed" and self._active.is_open:
+            return feedback.happened(call.name, [*notes, "the tab closed itself"])
+        if trouble.code == "ERR_ABORTED" or "Download is starting" in trouble.detail:
+            return feedback.failed(call.name, "; ".join([*notes, "the page stayed"]))
+        await self._reopen()
+        told = {
+            "hung": "the page did not answer in time",
+            "crashed": "the page crashed",
+            "closed": "the page closed itself",
+            "net": f"the address cannot be opened ({trouble.code})",
+        }.get(trouble.kind, "the page broke")
+        told = f"{told}, the last page was opened again"
+        return feedback.failed(call.name, "; ".join([*notes, told]))
+
+    async def _reopen(self) -> None:
+        """Replaces the active tab by a new one at its last address that worked."""
+        page = self._active
+        url = page.url
+        self._reopenings += 1
+        while True:
+            page = await self._shown.replace(page)
+            self._shown.begin()
+            if self._reopenings > _REOPENINGS:
+                return
+            try:
+                if url == self._start_url:
+                    await self._load(page, self._current)
+                else:
+                    await page.goto(url)
+                return
+            except Trouble:
+                self._reopenings = _REOPENINGS + 1
+            except Failure as failure:
+                if failure.cause is Cause.BROWSER_CRASH:
+                    raise
+                self._reopenings = _REOPENINGS + 1
+
+    # ---- observe -------------------------------------------------------------------
+
+    async def _observe(self) -> Observation:
+        """The active tab; where it does not paint even anew, the last good capture."""
+        limit_s = self._config.capture_timeout_s
+        tabs = self._shown
+        for is_last in (False, True):
+            try:
+                screenshot = await observe.capture(tabs.active, limit_s)
+            except Trouble as trouble:
+                if self._last_good is None:
+                    raise trouble
+                if not is_last:
+                    await self._reopen()
+                continue
+            made = observe.observation(tabs, screenshot, self._config, is_stale=False)
+            self._last_good = made
+            return made
+        assert self._last_good is not None
+        return dataclasses.replace(self._last_good, is_stale=True)
+
+    @property
+    def _shown(self) -> Tabs:
+        assert self._tabs is not None, "reset comes first"
+        return self._tabs
+
+    @property
+    def _active(self) -> Page:
+        return self._shown.active
+
+    @property
+    def _current(self) -> Task:
+        assert self._task is not None, "reset comes first"
+        return self._task
+
+
+def _cause_at_reset(trouble: Trouble) -> Cause:
+    if trouble.kind == "net":
+        for start, cause in _NET_CAUSES.items():
+            if trouble.code.startswith(start):
+                return cause
+        return Cause.HTTP_ERROR
+    return Cause.SITE_TIMEOUT if trouble.kind == "hung" else Cause.PAGE_CRASH

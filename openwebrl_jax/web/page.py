@@ -1,0 +1,241 @@
+"""One tab: every call to it is bounded in time, every trouble has a kind.
+
+`Page` holds a Playwright page with one CDP session. What goes wrong in the page is a
+`Trouble`, for `web.env` to turn into feedback or, at reset, into a cause; a Chromium
+that died or does not answer is Failure(BROWSER_CRASH) at once.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable
+from typing import Any, Literal
+
+from openwebrl_jax.core.causes import Cause, Failure
+from openwebrl_jax.web import browser
+
+_MOVED = ("navigat", "context was destroyed", "promise was collected", "cannot find")
+_DOCUMENTS = 5  # that may follow each other before one is asked
+_COUNTED = ("document", "xhr", "fetch")  # requests that a page may be waiting for
+
+
+class Trouble(Exception):
+    """What a page did instead of answering; `code` is Chromium's net:: code if any."""
+
+    def __init__(
+        self,
+        kind: Literal["hung", "crashed", "closed", "moved", "net", "script"],
+        detail: str,
+        code: str = "",
+    ):
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.code = code
+        self.asked_s = 0.0  # browser time that the policy asked for before it
+
+
+class Page:
+    """A tab of a context. Made by `web.tabs`; `raw` is Playwright's page."""
+
+    def __init__(self, raw, session, chromium: browser.Browser, config):
+        self.raw = raw
+        self.url = ""  # of the last document that answered
+        self.title = ""
+        self.first_entry = 0  # where the task began in the tab's history
+        self.popups = 0  # asked for by the user since the action began, not yet there
+        self._session = session
+        self._chromium = chromium
+        self._config = config
+        self._requests: set[Any] = set()
+        self._idle = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._is_crashed = False
+        self._gone = asyncio.get_running_loop().create_future()
+        self._listen()
+
+    def begin(self) -> None:
+        """An action starts: requests and popups are counted from here."""
+        self._requests.clear()
+        self._idle.set()
+        self._moved.clear()
+        self.popups = 0
+
+    @property
+    def is_open(self) -> bool:
+        """False once it crashed, was closed or lost its browser."""
+        return not self._gone.done()
+
+    @property
+    def is_loading(self) -> bool:
+        """True while a request that began with this action is under way."""
+        return bool(self._requests)
+
+    async def bounded(self, work: Awaitable, limit_s: float = 0.0) -> Any:
+        """Awaits at most `limit_s` (0 = the action time-out), or until it is gone."""
+        limit_s = limit_s or self._config.action_timeout_s
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait(
+                {task, self._gone}, timeout=limit_s, return_when="FIRST_COMPLETED"
+            )
+            if not task.done():
+                raise self._trouble(f"no answer within {limit_s:g} s")
+            return task.result()
+        except browser.Error as error:
+            raise self._trouble(str(error)) from None
+        finally:
+            task.cancel()
+
+    async def send(self, method: str, limit_s: float = 0.0, **params) -> dict:
+        """One CDP command."""
+        return await self.bounded(self._session.send(method, params), limit_s)
+
+    async def evaluate(self, expression: str, limit_s: float = 0.0) -> Any:
+        """The JSON value of an expression in the page, promises awaited.
+
+        A document that gives way to the next one is waited for and asked again.
+        """
+        for _ in range(_DOCUMENTS):
+            try:
+                return await self._evaluate(expression, limit_s)
+            except Trouble as trouble:
+                if trouble.kind != "moved":
+                    raise
+            await self.wait_loaded()
+        raise Trouble("hung", "the page never stops going elsewhere")
+
+    async def _evaluate(self, expression: str, limit_s: float) -> Any:
+        answer = await self.send(
+            "Runtime.evaluate",
+            limit_s,
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
+        )
+        fault = answer.get("exceptionDetails")
+        if fault is None:
+            return answer["result"].get("value")
+        text = fault.get("exception", {}).get("description") or fault["text"]
+        if any(word in text.lower() for word in _MOVED[1:3]):
+            raise Trouble("moved", text)
+        raise Trouble("script", text)
+
+    async def goto(self, url: str, wait_until: str = "domcontentloaded") -> int:
+        """Opens a URL and gives its HTTP status (0 = it has none)."""
+        limit_s = self._config.navigate_timeout_s
+        for is_last in (False, True):
+            loading = self.raw.goto(url, wait_until=wait_until, timeout=limit_s * 1000)
+            try:
+                response = await self.bounded(loading, limit_s + 1.0)
+            except Trouble as trouble:
+                # An error page that still loads cuts the first try short.
+                if "interrupted by another" in trouble.detail and not is_last:
+                    continue
+                if trouble.kind in ("hung", "net"):
+                    await self.stop()
+                raise
+            return response.status if response else 0
+        raise AssertionError("the last try returns or raises")
+
+    async def stop(self) -> None:
+        """Stops loading: a page with a pending navigation answers nothing."""
+        await self.send("Page.stopLoading", self._config.capture_timeout_s)
+
+    async def wait_loaded(self) -> None:
+        """Waits for a document that is on its way to be there."""
+        limit_s = self._config.navigate_timeout_s
+        waiting = self.raw.wait_for_load_state(
+            "domcontentloaded", timeout=limit_s * 1000
+        )
+        await self.bounded(waiting, limit_s + 1.0)
+
+    async def wait_idle(self, limit_s: float) -> None:
+        """Waits until the action's requests are answered, or the limit."""
+        await _within(self._idle.wait(), limit_s)
+
+    async def wait_moved(self, limit_s: float) -> None:
+        """Waits until a navigation that the page announced has come to something."""
+        if not self._requests:
+            await _within(self._moved.wait(), limit_s)
+
+    async def close(self) -> None:
+        """Closes the tab; a Chromium that cannot do even that is killed."""
+        if self.raw.is_closed() or not self._chromium.is_alive():
+            return
+        try:
+            await asyncio.wait_for(self.raw.close(), self._config.close_timeout_s)
+        except browser.Error:
+            pass  # it closed itself meanwhile
+        except TimeoutError:
+            self._chromium.kill()
+            raise Failure(Cause.BROWSER_CRASH, "a tab could not be closed") from None
+
+    def _trouble(self, text: str) -> Exception:
+        if not self._chromium.is_alive():
+            return Failure(Cause.BROWSER_CRASH, text.splitlines()[0])
+        code = re.search(r"net::(ERR_\w+)", text)
+        text = text.splitlines()[0]
+        if self._is_crashed or "crashed" in text:
+            return Trouble("crashed", text)
+        if code:
+            return Trouble("net", text, code[1])
+        if self._gone.done():
+            return Trouble("closed", text)
+        if any(word in text.lower() for word in _MOVED):
+            return Trouble("moved", text)
+        return Trouble("hung", text)
+
+    def _listen(self) -> None:
+        raw = self.raw
+        raw.on("crash", self._on_crash)
+        raw.on("close", self._on_gone)
+        raw.on("request", self._on_request)
+        raw.on("requestfinished", self._on_answer)
+        raw.on("requestfailed", self._on_answer)
+        raw.on("framenavigated", self._on_moved)
+        self._session.on("Page.windowOpen", self._on_window)
+
+    def _on_crash(self, _) -> None:
+        self._is_crashed = True
+        self._on_gone(_)
+
+    def _on_gone(self, _) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def _on_request(self, request) -> None:
+        if request.resource_type in _COUNTED:
+            self._requests.add(request)
+            self._idle.clear()
+
+    def _on_answer(self, request) -> None:
+        self._requests.discard(request)
+        if not self._requests:
+            self._idle.set()
+        if request.resource_type == "document":
+            self._moved.set()
+
+    def _on_moved(self, frame) -> None:
+        if frame.parent_frame is None:
+            self._moved.set()
+
+    def _on_window(self, event) -> None:
+        self.popups += bool(event["userGesture"])
+
+
+def call(script: str) -> str:
+    """An expression that runs a page function and awaits what it returns."""
+    return f"(async () => await ({script})())()"
+
+
+def literal(value: Any) -> str:
+    """A Python value as JavaScript."""
+    return json.dumps(value)
+
+
+async def _within(work: Awaitable, limit_s: float) -> None:
+    try:
+        await asyncio.wait_for(work, limit_s)
+    except TimeoutError:
+        pass

@@ -1,0 +1,126 @@
+"""Before and after an action, each in one round trip: wait until quiet, then look.
+
+The page counts as settled when two animation frames pass without a change, else when
+it has been quiet for `settle_quiet_s`, at most `settle_cap_s`. Requests and documents
+that the action began are waited for, and the looking is done again after them.
+"""
+
+import asyncio
+from typing import Any
+
+from openwebrl_jax.web import page as pages
+from openwebrl_jax.web.page import Page
+from openwebrl_jax.web.tabs import Tabs
+
+_LOOKS = 5  # an action may bring up so many requests and tabs in a row
+
+# The task's own end is asked for in the page's world; where the script does not fit
+# the document (the policy went elsewhere) the task has not ended.
+_END = (
+    "const end = async () => { try { return await (%s)(); } catch { return null; } };"
+)
+_NO_END = "const end = async () => null;"
+
+
+async def start(page: Page, task, *, is_fresh: bool, config) -> dict | None:
+    """Runs the task's setup and settles; None = the page is not where it was left.
+
+    The report has what setup returned as `made`, else it is that of `after`.
+    """
+    home = pages.literal(task.start_url)
+    check = "probe.home = home" if is_fresh else "if (probe.home !== home) return null"
+    setup = f"await ({task.setup})()" if task.setup else "null"
+    report = await page.evaluate(
+        f"""(async () => {{
+          {_end(task.end_script)}
+          const [probe, home] = [window.__probe, {home}];
+          if (!probe) return null;
+          {check};
+          probe.before(null);
+          const made = {setup};
+          {_settle(config)}
+          await end();
+          return {{made, ...probe.after()}};
+        }})()""",
+        config.settle_cap_s + config.action_timeout_s,
+    )
+    if report:
+        page.url, page.title = report["url"], report["title"]
+    return report
+
+
+async def before(
+    page: Page, point: tuple[float, float] | None, is_scroll: bool, end: str
+) -> tuple[dict, Any]:
+    """What is at the point and has focus; and what the end script says by now."""
+    report = await page.evaluate(
+        f"""(async () => {{
+          {_end(end)}
+          const ended = await end();
+          const probe = window.__probe;
+          return {{ended, seen: probe ? probe.before(
+            {pages.literal(point)}, {pages.literal(is_scroll)}) : null}};
+        }})()"""
+    )
+    return report["seen"] or _blank(page), report["ended"]
+
+
+async def after(tabs: Tabs, end: str, config) -> tuple[dict, Any]:
+    """The settled page after an action; and what the end script says.
+
+    The report is that of the tab that is active then, which may be a new one.
+    """
+    clock = asyncio.get_running_loop().time
+    latest = clock() + config.settle_cap_s
+    for _ in range(_LOOKS):
+        page = tabs.active
+        report = await _look(page, end, config)
+        seen = report["seen"] or _blank(page)
+        page.url, page.title = seen["url"], seen["title"]
+        if (report["ended"] or {}).get("is_done"):
+            return seen, report["ended"]
+        if clock() < latest and await _is_pending(tabs, page, seen, latest - clock()):
+            continue
+        break
+    return seen, report["ended"]
+
+
+async def _look(page: Page, end: str, config) -> dict:
+    return await page.evaluate(
+        f"""(async () => {{
+          {_end(end)}
+          const probe = window.__probe;
+          if (!probe) return {{ended: await end(), seen: null}};
+          {_settle(config)}
+          const ended = await end();
+          return {{ended, seen: probe.after()}};
+        }})()""",
+        config.settle_cap_s + config.action_timeout_s,
+    )
+
+
+async def _is_pending(tabs: Tabs, page: Page, seen: dict, left_s: float) -> bool:
+    """True after waiting for something that the action began, if there was any."""
+    if page.popups:
+        await tabs.wait_popup(left_s)
+    elif page.is_loading:
+        await page.wait_idle(left_s)
+    elif seen.get("leaving"):
+        await page.wait_moved(left_s)
+    else:
+        return False
+    return True
+
+
+def _settle(config) -> str:
+    quiet_ms, cap_ms = config.settle_quiet_s * 1000, config.settle_cap_s * 1000
+    return f"await probe.settle({quiet_ms}, {cap_ms}); probe.freeze();"
+
+
+def _end(script: str) -> str:
+    return _END % script if script else _NO_END
+
+
+def _blank(page: Page) -> dict:
+    """The report of a document that our probe could not enter."""
+    return {"url": page.raw.url, "title": "", "document": page.raw.url}
