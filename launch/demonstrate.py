@@ -20,6 +20,9 @@ flags.mark_flags_as_required(["config", "workdir"])
 if __name__ == "__main__":
     cli.run(
         lambda: demonstrate.run(
-            _CONFIG.value, _WORKDIR.value, episodes=_EPISODES.value, error=_ERROR.value
+            _CONFIG.value,
+            _WORKDIR.value,
+            episodes=_EPISODES.value,
+            error_rate=_ERROR.value,
         )
     )

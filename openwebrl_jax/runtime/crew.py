@@ -3,7 +3,7 @@
 It starts them, hands out jobs, and replaces a worker that died.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
@@ -15,13 +15,14 @@ from openwebrl_jax.runtime.serving import Serving
 from openwebrl_jax.runtime.worker import Job, Result, Worker
 
 _RESTARTS = 10  # of workers in one run; more is no accident
+_CLOSE_S = 30.0
 
 
 class Crew:
     """Owns the worker and serving actors of one driver."""
 
-    def __init__(self, config: Any, workdir: str):
-        self._config, self._workdir = config, workdir
+    def __init__(self, config: Any):
+        self._config = config
         self._born = 0
         self.serving: Any = None  # None = no model yet
         self.rule: types.SamplingRule | None = None
@@ -36,7 +37,7 @@ class Crew:
         name = f"worker-{self._born}"
         self._born += 1
         worker = Worker.options(**cluster.options(self._config, "browser")).remote()
-        worker.start.remote(self._config, self._workdir, name)
+        worker.start.remote(self._config, name)
         if self.serving is not None:
             worker.connect.remote(self.serving, self.rule)
         self.workers[name] = worker
@@ -44,16 +45,24 @@ class Crew:
 
     def serve(self, folder: str, config: Any) -> None:
         """Puts a checkpoint folder's policy before the workers, as version 0."""
-        if self.serving is None:
-            kind = cluster.options(self._config, "serving")
-            self.serving = Serving.options(**kind).remote()
+        kind = cluster.options(self._config, "serving")
+        self.dismiss()
+        self.serving = Serving.options(**kind).remote()
         self.rule = ray.get(self.serving.start.remote(config, folder))
-        ray.get([w.connect.remote(self.serving, self.rule) for w in self._all()])
+        ray.get(
+            [w.connect.remote(self.serving, self.rule) for w in self.workers.values()]
+        )
+
+    def dismiss(self) -> None:
+        """Ends the serving actor, if there is one."""
+        if self.serving is not None:
+            ray.kill(self.serving)
+            self.serving = None
 
     def play(
-        self, jobs: Sequence[Job], on_result: Callable[[Result], None]
+        self, jobs: Sequence[Job], folder: str, on_result: Callable[[Result], None]
     ) -> list[Result]:
-        """Plays all jobs, in any order, and returns the results in that of the jobs.
+        """Plays all jobs into a store's folder; results are in the order of the jobs.
 
         A worker's death costs the jobs that it held another try.
         """
@@ -65,7 +74,7 @@ class Crew:
         def give(name: str) -> None:
             part = [waiting.pop() for _ in range(min(share, len(waiting)))]
             if part:
-                ref = self.workers[name].play.remote([job for _, job in part])
+                ref = self.workers[name].play.remote([job for _, job in part], folder)
                 running[ref] = (name, part)
 
         for name in list(self.workers) * 3:  # the next parts wait at the worker
@@ -91,10 +100,9 @@ class Crew:
         return self.hire()
 
     def close(self) -> None:
-        """Ends all actors; browsers first, each by its own worker."""
-        ray.get([worker.close.remote() for worker in self._all()], timeout=30.0)
-        for actor in (*self._all(), *([self.serving] if self.serving else [])):
-            ray.kill(actor)
-
-    def _all(self) -> Iterator[Any]:
-        yield from self.workers.values()
+        """Ends all actors; each worker its own browser first."""
+        workers = list(self.workers.values())
+        ray.get([worker.close.remote() for worker in workers], timeout=_CLOSE_S)
+        for worker in workers:
+            ray.kill(worker)
+        self.dismiss()

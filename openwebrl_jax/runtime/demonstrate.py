@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from openwebrl_jax.core import checks
-from openwebrl_jax.rollout import build
+from openwebrl_jax.rollout import build, store
 from openwebrl_jax.runtime import cluster, progress
 from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.worker import Job, Result
@@ -22,7 +22,7 @@ def run(config: Any, workdir: str, *, episodes: int, error_rate: float) -> None:
     checks.check_config(config, look_at_disk=False)
     cluster.start(config)
     try:
-        crew = Crew(config, workdir)
+        crew = Crew(config)
         collect(crew, config, workdir, episodes=episodes, error_rate=error_rate)
         crew.close()
     finally:
@@ -46,7 +46,11 @@ def collect(
         for n in range(episodes)
     ]
     bar = progress.Bar("demonstrations", len(jobs))
-    results = crew.play(jobs, lambda result: bar.tick(result.value > 0))
+    results = crew.play(
+        jobs,
+        str(Path(workdir) / store.FOLDER),
+        lambda result: bar.tick(result.value >= 1.0),
+    )
     bar.close()
     names = sorted({result.trajectory for result in results if result.is_valid})
     path.write_text(json.dumps(names))

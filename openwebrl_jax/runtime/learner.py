@@ -1,20 +1,183 @@
-"""The learner as an actor: it reads rows, makes versions, and keeps checkpoints.
+"""The learner as an actor: it takes groups, makes versions, keeps checkpoints.
 
 One process, one mesh, one update for both stages. `sft` and `grpo` are generators of
-(step, metrics): the driver writes what they yield.
+(step, metrics): what they yield is written by the driver.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 import ray
 
 from openwebrl_jax.batch import feed, rows
-from openwebrl_jax.core import types
-from openwebrl_jax.learn import checkpoint, folder, loop, optim, state, update
-from openwebrl_jax.models import mesh
+from openwebrl_jax.core import metrics, types
+from openwebrl_jax.learn import checkpoint, folder, loop, setup
 from openwebrl_jax.rollout import store
+
+_LEDGER = "ledger.json"
+_TOLD_EVERY = 10  # SFT steps between two lines of metrics
+
+Told = tuple[int, dict[str, float]]
+
+
+@ray.remote
+class Learner:
+    """Owns the TrainState, the jitted update and the checkpoints of one run."""
+
+    def start(
+        self, config: Any, workdir: str, origin: str, steps: int
+    ) -> tuple[int, bytes | None]:
+        """Loads the newest checkpoint, or else the folder `origin`.
+
+        Returns the step (sft) or iteration (grpo) that is done and the ledger's
+        snapshot of then, None where there is none.
+        """
+        self._config = config
+        self._workdir = Path(workdir)
+        self._policy = folder.read(Path(origin))
+        self._feed = feed.make_feed(origin, config)
+        self._update, self._state = setup.make(
+            self._policy, config, self._feed.rule, steps
+        )
+        self._keeper = checkpoint.Checkpointer(
+            self._workdir / "checkpoints", config.checkpoint.keep
+        )
+        self._done = self._keeper.latest() or 0
+        if not self._done:
+            return 0, None
+        self._state, extras = self._keeper.restore(self._done, self._state)
+        return self._done, extras.get(_LEDGER)
+
+    def sft(self) -> Iterator[Told]:
+        """MT-SFT over the configured demonstrations, to the last step."""
+        stream = self._feed.sft_stream(self._config, _demonstrations(self._config))
+        last, every = self._config.sft.steps, self._config.checkpoint.every
+        began_s = time.monotonic()
+        steps = (
+            (step, self._feed.batches(stream.rows_at(step)))
+            for step in range(self._done, last)
+        )
+        for done, self._state, told in loop.run(self._state, steps, self._update):
+            if done % every == 0 or done == last:
+                self._keeper.save(done, self._state, {})
+            if done % _TOLD_EVERY == 0 or done == last:
+                told["learner/step_s"] = (time.monotonic() - began_s) / _TOLD_EVERY
+                began_s = time.monotonic()
+                yield done, told
+        self._keeper.wait()
+
+    def grpo(self, queue: Any, serving: Any) -> Iterator[Told]:
+        """MM-GRPO: an iteration is B groups, some steps, one published version."""
+        self._publish(queue, serving, self._done)
+        for iteration in range(self._done + 1, self._config.algo.iterations + 1):
+            began_s = time.monotonic()
+            groups = ray.get(queue.take.remote(self._config.algo.groups))
+            taken_s = time.monotonic()
+            told = self._learn(groups, iteration)
+            ordinals = [group.ordinal for group in groups]
+            snapshot = ray.get(queue.trained.remote(iteration, ordinals, iteration))
+            learnt_s = time.monotonic()
+            self._publish(queue, serving, iteration)
+            self._keep(queue, iteration, snapshot)
+            busy_s, wait_s = learnt_s - taken_s, taken_s - began_s
+            told |= {
+                "learner/wait_batch_s": wait_s,
+                "learner/busy_s": busy_s,
+                "learner/idle_frac": metrics.share(wait_s, wait_s + busy_s),
+                "bubble_s": time.monotonic() - learnt_s,
+            }
+            yield iteration, told
+        self._keeper.wait()
+
+    def export(self) -> str:
+        """Writes the policy as a checkpoint folder and returns its path."""
+        target = self._workdir / folder.EXPORT
+        folder.write(self._policy, self._state.params, target)
+        return str(target)
+
+    def _learn(self, groups: Sequence[types.Group], iteration: int) -> dict[str, float]:
+        """All steps of an iteration; metrics are means over them."""
+        algo = self._config.algo
+        played = self._trajectories(groups)
+        made = rows.rows(groups, played, self._feed.rule)
+        if algo.old_logp == "proximal":
+            made = self._decoupled(made)
+        turns = rows.turn_counts(made)
+        tokens = algo.constant_k or (
+            self._config.sample.response_tokens * self._config.tasks.max_turns
+        )
+        steps = [
+            (
+                iteration,
+                self._feed.batches(rows.weigh(part, algo.weighting, turns, tokens)),
+            )
+            for epoch in range(algo.ppo_epochs)
+            for part in rows.minibatches(
+                made,
+                algo.minibatch_turns,
+                seed=self._config.seed,
+                iteration=iteration,
+                epoch=epoch,
+            )
+        ]
+        told = []
+        for _, self._state, numbers in loop.run(self._state, steps, self._update):
+            told.append(numbers)
+        ages = [
+            iteration - 1 - version
+            for group in groups
+            for slot in group.slots
+            for version in slot.versions
+        ]
+        return _mean(told) | metrics.spread("staleness", ages)
+
+    def _trajectories(
+        self, groups: Sequence[types.Group]
+    ) -> dict[str, types.Trajectory]:
+        where = self._workdir / store.FOLDER
+        return {
+            slot.trajectory: store.load(where, slot.trajectory)[0]
+            for group in groups
+            for slot, advantage in zip(group.slots, group.advantages, strict=True)
+            if advantage is not None
+        }
+
+    def _decoupled(self, made: Sequence[types.Row]) -> list[types.Row]:
+        """Rows with log-probs recomputed before the iteration's first step."""
+        return [
+            rows.decouple(row, logp)
+            for row, logp in self._update.row_logps(self._state, self._feed, made)
+        ]
+
+    def _publish(self, queue: Any, serving: Any, version: int) -> None:
+        """Serving has the version when this returns."""
+        leaves = ray.put(loop.to_host(self._state.params))
+        ray.get(serving.load.remote(version, leaves))
+        ray.get(queue.acknowledged.remote(version))
+
+    def _keep(self, queue: Any, iteration: int, snapshot: bytes) -> None:
+        every, last = self._config.checkpoint.every, self._config.algo.iterations
+        if iteration % every == 0 or iteration == last:
+            self._keeper.save(iteration, self._state, {_LEDGER: snapshot})
+            oldest = self._keeper.oldest()
+            if oldest is not None:
+                ray.get(queue.checkpointed.remote(oldest))
+
+
+def _demonstrations(config: Any) -> dict[str, types.Trajectory]:
+    """Trajectories of the listed folders, by hash, in a fixed order."""
+    found = {}
+    for each in config.sft.data:
+        for name in store.listing(Path(each)):
+            found[name] = store.load(Path(each), name)[0]
+    return found
+
+
+def _mean(told: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = {name: None for numbers in told for name in numbers}
+    return {
+        name: sum(numbers.get(name, 0.0) for numbers in told) / len(told)
+        for name in names
+    }

@@ -13,10 +13,9 @@ import ray
 
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.policy import remote
 from openwebrl_jax.rollout import build, ledger, store
 from openwebrl_jax.runtime.serving import RemoteSampler
-
-STORE = "trajectories"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +44,14 @@ class Result:
 class Worker:
     """Owns a Runner (browser, local sites, rewards) with several contexts."""
 
-    async def start(self, config: Any, workdir: str, name: str) -> None:
+    async def start(self, config: Any, name: str) -> None:
         """Starts Chromium and the local sites."""
         self._name, self._seed = name, config.seed
         self._contexts = config.rollout.contexts
         self._timeout_s = config.sample.timeout_s
-        self._store = f"{workdir}/{STORE}"
-        self._runner = build.make_runner(config)
+        judge = config.reward.judge
+        complete = remote.make_remote(judge) if judge.base_url else None
+        self._runner = build.make_runner(config, complete)
         self._turnstile = asyncio.Semaphore(self._contexts)
         await self._runner.start()
 
@@ -59,27 +59,28 @@ class Worker:
         """From now on the policy speaks through this serving actor."""
         self._runner.connect(RemoteSampler(serving, self._timeout_s), rule)
 
-    async def serve(self, queue: Any) -> None:
-        """Plays what the ledger leases, until it says that the run is over."""
-        await asyncio.gather(*(self._pull(queue) for _ in range(self._contexts)))
+    async def serve(self, queue: Any, folder: str) -> None:
+        """Plays the ledger's leases into a store's folder, until there is no more."""
+        pulls = (self._pull(queue, folder) for _ in range(self._contexts))
+        await asyncio.gather(*pulls)
 
-    async def play(self, jobs: Sequence[Job]) -> list[Result]:
+    async def play(self, jobs: Sequence[Job], folder: str) -> list[Result]:
         """Plays the jobs, as many at once as there are contexts."""
-        return await asyncio.gather(*(self._play(job) for job in jobs))
+        return await asyncio.gather(*(self._play(job, folder) for job in jobs))
 
     async def close(self) -> None:
         """Ends the browser and the sites."""
         await self._runner.close()
 
-    async def _pull(self, queue: Any) -> None:
+    async def _pull(self, queue: Any, folder: str) -> None:
         while lease := await queue.lease.remote(self._name):
-            record = await self._fill(lease)
+            record = await self._fill(lease, folder)
             await queue.finish.remote(lease.ordinal, lease.slot, lease.attempt, record)
 
-    async def _fill(self, lease: ledger.Lease) -> types.Slot:
+    async def _fill(self, lease: ledger.Lease, folder: str) -> types.Slot:
         """Plays a slot, or judges what was played, and stores it."""
         if lease.trajectory:
-            trajectory, _ = store.load(self._store, lease.trajectory)
+            trajectory, _ = store.load(folder, lease.trajectory)
             reward = await self._runner.judge(trajectory)
         else:
             trajectory, reward = await self._runner.run(
@@ -87,7 +88,7 @@ class Worker:
                 key=(self._seed, lease.ordinal, lease.slot),
                 fresh_browser=lease.fresh_browser,
             )
-        name = await asyncio.to_thread(store.save, self._store, trajectory, reward)
+        name = await asyncio.to_thread(store.save, folder, trajectory, reward)
         return types.Slot(
             index=lease.slot,
             trajectory=name,
@@ -97,7 +98,7 @@ class Worker:
             turns=len(trajectory.turns),
         )
 
-    async def _play(self, job: Job) -> Result:
+    async def _play(self, job: Job, folder: str) -> Result:
         async with self._turnstile:
             trajectory, reward = await self._runner.run(
                 job.task,
@@ -105,7 +106,7 @@ class Worker:
                 is_greedy=job.is_greedy,
                 error_rate=job.error_rate,
             )
-        name = await asyncio.to_thread(store.save, self._store, trajectory, reward)
+        name = await asyncio.to_thread(store.save, folder, trajectory, reward)
         return Result(
             task_id=job.task.id,
             trajectory=name,

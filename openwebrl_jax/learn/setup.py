@@ -1,0 +1,24 @@
+"""From a checkpoint folder and a config to the state and the programs of a run."""
+
+from typing import Any
+
+from openwebrl_jax.core import types
+from openwebrl_jax.learn import folder, optim, state, update
+from openwebrl_jax.models import mesh
+
+
+def make(
+    policy: folder.Policy, config: Any, rule: types.SamplingRule, steps: int
+) -> tuple[update.Update, state.TrainState]:
+    """The update and the state before its first step, on this process's devices.
+
+    Args:
+      rule: the distribution that the sampler draws from.
+      steps: optimizer steps of the whole run, for the schedule.
+    """
+    devices = mesh.make_mesh(config.mesh.data, config.mesh.fsdp, config.mesh.tp)
+    tx = optim.make_optimizer(config.optim, steps)
+    programs = update.make_update(
+        policy.graphdef, tx, devices, rule, config.algo, config.model
+    )
+    return programs, state.init_state(policy.params, tx, devices)

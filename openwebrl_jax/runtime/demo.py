@@ -1,0 +1,131 @@
+"""The pipeline of the demo, stage after stage, each one skipped where it is done.
+
+demonstrations -> SFT -> evaluation -> RL -> evaluation -> summary. One Ray, one crew
+of browser workers. Killed anywhere and started again, it goes on where it was.
+"""
+
+import contextlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from openwebrl_jax.core import checks, metrics
+from openwebrl_jax.learn import folder
+from openwebrl_jax.rollout import score
+from openwebrl_jax.runtime import cluster, demonstrate, evaluate, train
+from openwebrl_jax.runtime.crew import Crew
+
+SUMMARY = "summary.json"
+_MINUTES = "minutes.json"
+_BEFORE, _AFTER = "after_sft.json", "after_rl.json"
+
+
+def run(
+    sft: Any, rl: Any, workdir: str, *, episodes: int, error_rate: float
+) -> dict[str, Any]:
+    """Runs what is left to do under `workdir` and returns the summary.
+
+    Args:
+      sft: config of the SFT stage; its checkpoint folder `model.path` is there.
+      rl: config of the RL stage.
+      episodes: demonstrations that the teacher gives.
+      error_rate: share of ambiguous pages on which it is wrong.
+    """
+    base = Path(workdir)
+    sft.sft.data, rl.init_from = (str(base / "demos"),), str(base / "sft")
+    for config in (sft, rl):
+        checks.check_config(config, look_at_disk=False)
+        cluster.check(config)
+    with _timed(base, "start"):
+        cluster.start(rl)
+        crew = Crew(rl)
+    try:
+        with _timed(base, "demonstrations"):
+            demonstrate.collect(
+                crew, sft, sft.sft.data[0], episodes=episodes, error_rate=error_rate
+            )
+        with _timed(base, "sft"):
+            _train(sft, rl.init_from, lambda *given: train.sft(*given))
+        with _timed(base, "evaluation"):
+            _measure(crew, rl, base, rl.init_from, _BEFORE)
+        with _timed(base, "rl"):
+            _train(rl, str(base / "rl"), lambda *given: train.grpo(*given, crew))
+        with _timed(base, "evaluation"):
+            _measure(crew, rl, base, str(base / "rl"), _AFTER)
+        crew.close()
+    finally:
+        cluster.stop()
+    told = summary(base)
+    (base / SUMMARY).write_text(json.dumps(told, indent=1))
+    return told
+
+
+def summary(base: Path) -> dict[str, Any]:
+    """What the demo reports, from the files that its stages left."""
+    before, after = (json.loads((base / f).read_text()) for f in (_BEFORE, _AFTER))
+    told = metrics.read(base / "rl" / "metrics.jsonl")
+    seconds = json.loads((base / _MINUTES).read_text())
+    episodes = sum(record["rollout/episodes"] for record in told)
+    causes = Counter()
+    for record in told:
+        found = {k[6:]: v for k, v in record.items() if k.startswith("cause/")}
+        causes.update(found)
+    return {
+        "success_after_sft": _rate(before["sampled"]),
+        "success_after_rl": _rate(after["sampled"]),
+        "greedy_after_sft": _rate(before["greedy"]),
+        "greedy_after_rl": _rate(after["greedy"]),
+        "gain": score.paired_gain(
+            [each["success"] for each in before["sampled"]["episodes"]],
+            [each["success"] for each in after["sampled"]["episodes"]],
+        ),
+        "minutes": round(sum(seconds.values()) / 60, 2),
+        "minutes_by_stage": {k: round(v / 60, 2) for k, v in seconds.items()},
+        "episodes": int(episodes),
+        "updates": len(told),
+        "env_steps_per_s": _mean(told, "env_steps_per_s"),
+        "mixed_groups": [round(record["rollout/mixed"], 3) for record in told],
+        "causes": dict(causes),
+    }
+
+
+def _train(config: Any, workdir: str, stage: Any) -> None:
+    """Trains unless the run has exported its policy."""
+    if not (Path(workdir) / folder.EXPORT / "model.safetensors").exists():
+        stage(config, workdir, train.check(config, workdir))
+
+
+def _measure(crew: Crew, config: Any, base: Path, model: str, name: str) -> None:
+    """Evaluates a workdir's export unless that was done."""
+    if (base / name).exists():
+        return
+    crew.serve(str(folder.find(model)), config)
+    stage = f"evaluation {name.removesuffix('.json').replace('_', ' ')}"
+    told = evaluate.measure(crew, config, str(base / "evaluation"), stage)
+    (base / name).write_text(json.dumps(told, indent=1))
+
+
+@contextlib.contextmanager
+def _timed(base: Path, stage: str) -> Iterator[None]:
+    """Adds the seconds of a stage to those of earlier starts."""
+    path = base / _MINUTES
+    began_s = time.monotonic()
+    try:
+        yield
+    finally:
+        seconds = json.loads(path.read_text()) if path.exists() else {}
+        spent_s = time.monotonic() - began_s
+        seconds[stage] = seconds.get(stage, 0.0) + spent_s
+        base.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(seconds))
+
+
+def _rate(told: dict[str, Any]) -> dict[str, float]:
+    return {name: told[name] for name in ("rate", "low", "high", "n")}
+
+
+def _mean(told: list[dict[str, Any]], name: str) -> float:
+    return round(sum(record[name] for record in told) / max(len(told), 1), 2)

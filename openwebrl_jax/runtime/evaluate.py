@@ -1,0 +1,86 @@
+"""Success of a policy on held-out tasks, sampled as in training and greedy.
+
+In: a checkpoint folder. Out: `evaluation.json` with rates, intervals, causes, and the
+outcome of each task, so that two evaluations can be compared in pairs.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from openwebrl_jax.core import checks
+from openwebrl_jax.learn import folder
+from openwebrl_jax.rollout import build, score, store
+from openwebrl_jax.runtime import cluster, progress
+from openwebrl_jax.runtime.crew import Crew
+from openwebrl_jax.runtime.worker import Job, Result
+
+REPORT = "evaluation.json"
+_PURPOSE = 1_000_003  # keeps an evaluation's token streams apart from training's
+
+
+def run(config: Any, workdir: str, model: str) -> None:
+    """The command: starts what is needed, measures, ends it."""
+    checks.check_config(config)
+    cluster.check(config)
+    origin = folder.find(model or workdir)
+    folder.check(origin)
+    cluster.start(config)
+    try:
+        crew = Crew(config)
+        crew.serve(str(origin), config)
+        told = measure(crew, config, workdir, "evaluation")
+        crew.close()
+    finally:
+        cluster.stop()
+    (Path(workdir) / REPORT).write_text(json.dumps(told, indent=1))
+    print(json.dumps({name: told[name] for name in ("sampled", "greedy")}))
+
+
+def measure(crew: Crew, config: Any, workdir: str, stage: str) -> dict[str, Any]:
+    """Plays the held-out tasks with the policy that the crew now serves."""
+    tasks = build.make_source(config, "heldout")
+    modes = {"sampled": config.evaluate.samples, "greedy": int(config.evaluate.greedy)}
+    jobs = {
+        mode: [
+            Job(
+                task=tasks.task_at(n),
+                key=(config.seed + _PURPOSE, n, slot),
+                is_greedy=mode == "greedy",
+            )
+            for n in range(config.evaluate.episodes)
+            for slot in range(count)
+        ]
+        for mode, count in modes.items()
+    }
+    kept = str(Path(workdir) / store.FOLDER)
+    told: dict[str, Any] = {}
+    for mode, wanted in jobs.items():
+        results = _play(crew, wanted, kept, f"{stage}, {mode}")
+        told[mode] = _summary(results)
+    return told
+
+
+def _play(crew: Crew, jobs: list[Job], kept: str, stage: str) -> list[Result]:
+    bar = progress.Bar(stage, len(jobs))
+    results = crew.play(jobs, kept, lambda result: bar.tick(result.value >= 1.0))
+    bar.close()
+    return results
+
+
+def _summary(results: list[Result]) -> dict[str, Any]:
+    """Void episodes leave the rate and are counted by cause."""
+    played = [
+        {
+            "task": each.task_id,
+            "success": each.value >= 1.0 if each.is_valid else None,
+            "cause": each.cause,
+            "turns": each.turns,
+            "trajectory": each.trajectory,
+        }
+        for each in results
+    ]
+    rate = score.success([each["success"] for each in played])
+    causes = Counter(each.cause for each in results)
+    return rate | {"causes": causes, "episodes": played}

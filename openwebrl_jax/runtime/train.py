@@ -1,0 +1,159 @@
+"""The driver of one training run: checks, actors, metrics, a clean end.
+
+It holds no arrays and touches no jax backend. A run that was killed goes on from its
+newest checkpoint when the same command is given again.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.exceptions
+
+from openwebrl_jax.core import checks, metrics
+from openwebrl_jax.learn import folder
+from openwebrl_jax.rollout import store
+from openwebrl_jax.runtime import cluster
+from openwebrl_jax.runtime.crew import Crew
+from openwebrl_jax.runtime.learner import Learner
+from openwebrl_jax.runtime.queue import Queue
+
+_SHOWN = {
+    "sft": ("learner/loss",),
+    "grpo": ("rollout/success", "rollout/mixed", "learner/ratio", "episodes_per_s"),
+}
+
+
+def run(config: Any, workdir: str) -> None:
+    """The command: everything is checked before anything is started."""
+    origin = check(config, workdir)
+    cluster.start(config)
+    try:
+        if config.stage == "sft":
+            sft(config, workdir, origin)
+        else:
+            crew = Crew(config)
+            grpo(config, workdir, origin, crew)
+            crew.close()
+    finally:
+        cluster.stop()
+
+
+def check(config: Any, workdir: str) -> str:
+    """Refuses what cannot run; returns the checkpoint folder to begin from."""
+    checks.check_config(config)
+    cluster.check(config)
+    origin = folder.find(
+        config.init_from or config.model.path, command=config.init_command
+    )
+    folder.check(origin)
+    checks.check_workdir(workdir, config)
+    return str(origin)
+
+
+def sft(config: Any, workdir: str, origin: str) -> str:
+    """Runs the SFT stage and returns the exported folder."""
+    learner = _learner(config)
+    ray.get(learner.start.remote(config, workdir, origin, config.sft.steps))
+    writer = metrics.Writer(
+        workdir, stage="sft", total=config.sft.steps, show=_SHOWN["sft"]
+    )
+    stream = learner.sft.options(num_returns="streaming").remote()
+    for step, told in map(ray.get, stream):
+        writer.write(step, told)
+    writer.close()
+    return _end(learner)
+
+
+def grpo(config: Any, workdir: str, origin: str, crew: Crew) -> str:
+    """Runs the RL stage with the crew's workers and returns the exported folder."""
+    learner, queue = (
+        _learner(config),
+        Queue.options(**cluster.options(config, "ledger")).remote(),
+    )
+    steps = config.algo.iterations * config.algo.ppo_epochs
+    start = learner.start.remote(config, workdir, origin, steps)
+    if crew.serving is None:
+        crew.serve(origin, config)
+    done, snapshot = ray.get(start)
+    ray.get(queue.start.remote(config, workdir, snapshot, done))
+    writer = metrics.Writer(
+        workdir, stage="rl", total=config.algo.iterations, show=_SHOWN["grpo"]
+    )
+    news = _News(queue)
+    for iteration, told in _supervised(crew, queue, learner, workdir):
+        writer.write(iteration, told | news.read())
+    writer.close()
+    ray.get(queue.close.remote())
+    ray.kill(queue)
+    return _end(learner)
+
+
+def _supervised(
+    crew: Crew, queue: Any, learner: Any, workdir: str
+) -> Iterator[tuple[int, dict[str, float]]]:
+    """What the learner tells, while dead workers are replaced."""
+    stream = learner.grpo.options(num_returns="streaming").remote(queue, crew.serving)
+    kept = str(Path(workdir) / store.FOLDER)
+    serving = {w.serve.remote(queue, kept): name for name, w in crew.workers.items()}
+    while True:
+        (ref,), _ = ray.wait([stream, *serving], num_returns=1)
+        if ref is stream:
+            try:
+                yield ray.get(next(stream))
+            except StopIteration:
+                return
+            continue
+        name = serving.pop(ref)
+        try:
+            ray.get(ref)
+        except ray.exceptions.RayActorError:
+            ray.get(queue.worker_lost.remote(name))
+            name = crew.replace(name)
+            serving[crew.workers[name].serve.remote(queue, kept)] = name
+
+
+class _News:
+    """Turns what the ledger counted between two iterations into metrics."""
+
+    def __init__(self, queue: Any):
+        self._queue = queue
+        self._kept = self._dropped = 0
+        self._clock = metrics.Stopwatch()
+
+    def read(self) -> dict[str, float]:
+        """Metrics of all results since the last call, kept groups or not."""
+        counts, slots = ray.get(self._queue.news.remote())
+        seconds = self._clock.lap()
+        groups = counts["groups"]
+        kept = sum(groups[stage] for stage in ("trained", "waiting", "taken"))
+        new_kept, new_dropped = kept - self._kept, groups["filtered"] - self._dropped
+        self._kept, self._dropped = kept, groups["filtered"]
+        valid = [slot for slot in slots if slot.reward.is_valid]
+        turns = sum(slot.turns for slot in slots)
+        told = {
+            "rollout/success": [slot.reward.value >= 1.0 for slot in valid],
+            "rollout/reward": [slot.reward.value for slot in valid],
+            "rollout/turns": [slot.turns for slot in valid],
+            "rollout/episodes": len(slots),
+            "rollout/mixed": metrics.share(new_kept, new_kept + new_dropped),
+            "rollout/void_frac": metrics.share(len(slots) - len(valid), len(slots)),
+            "useful_frac": metrics.share(new_kept, new_kept + new_dropped),
+            "episodes_per_s": metrics.share(len(slots), seconds),
+            "env_steps_per_s": metrics.share(turns, seconds),
+        }
+        causes = Counter(slot.reward.cause or slot.cause for slot in slots)
+        told |= {f"cause/{cause}": count for cause, count in causes.items()}
+        return told
+
+
+def _learner(config: Any) -> Any:
+    return Learner.options(**cluster.options(config, "learner")).remote()
+
+
+def _end(learner: Any) -> str:
+    exported = ray.get(learner.export.remote())
+    ray.kill(learner)
+    return exported
