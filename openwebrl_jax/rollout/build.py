@@ -1,0 +1,158 @@
+"""Config -> what plays episodes: the task source and a worker's Runner.
+
+This is where the rooms meet: tasks, web, agent and rewards are put together here and
+nowhere else. No jax comes in with it: it runs in browser workers.
+"""
+
+import asyncio
+import dataclasses
+import time
+import uuid
+from typing import Any
+
+from openwebrl_jax.core import types
+from openwebrl_jax.core.causes import Cause, Owner
+from openwebrl_jax.rewards import combine
+from openwebrl_jax.rollout import episode, oracle
+from openwebrl_jax.tasks import sites, source
+from openwebrl_jax.web import browser, env
+
+Key = tuple[int, int, int]  # seed, group ordinal, slot
+
+
+def make_source(config: Any, split: source.Split) -> source.Source:
+    """The tasks of a split, for the ledger or an evaluation."""
+    return source.make_source(config.tasks, config.seed, split)
+
+
+def check(config: Any) -> None:
+    """Refuses, before anything starts, tasks or a browser that are not there."""
+    make_source(config, "train")
+    browser.find_chromium(config.web.chromium)
+    combine.make_reward(config.reward, None)
+
+
+def make_runner(config: Any, complete: types.Complete | None = None) -> "Runner":
+    """A runner that is not started; `complete` = the judge's endpoint, None = none."""
+    return Runner(config, complete)
+
+
+class Runner:
+    """Owns a worker's browser, local sites and idle environments.
+
+    Use: `runner = make_runner(config)`, `await runner.start()`, for the policy
+    `runner.connect(sampler, rule)`, any number of `run`s at once, `await close()`.
+    """
+
+    def __init__(self, config: Any, complete: types.Complete | None):
+        self._config = config
+        self._reward = combine.make_reward(config.reward, complete)
+        self._turnstile = asyncio.Semaphore(config.rollout.contexts)
+        self._apart = asyncio.Lock()  # one Chromium beside the pool's is enough
+        self._idle: list[types.Env] = []
+        self._sampler: types.Sampler | None = None
+        self._rule: types.SamplingRule | None = None
+
+    async def start(self) -> None:
+        """Starts the local sites; Chromium comes with the first task that needs it."""
+        self._sites = sites.serve(sites.SITES)
+        self._pool = browser.Pool(self._config.web, self._sites.ports)
+
+    def connect(self, sampler: types.Sampler, rule: types.SamplingRule | None) -> None:
+        """From now on this sampler is the policy; no rule = it is not one of ours."""
+        self._sampler, self._rule = sampler, rule
+
+    async def run(
+        self,
+        task: types.Task,
+        *,
+        key: Key,
+        is_greedy: bool = False,
+        error_rate: float | None = None,
+        fresh_browser: bool = False,
+    ) -> tuple[types.Trajectory, types.Reward]:
+        """Plays the task and rewards it, when there is a free context.
+
+        Args:
+          task: what to do.
+          key: fixes the token stream together with the turn.
+          is_greedy: True = argmax in place of sampling.
+          error_rate: of the task's oracle, which then plays; None = the policy does.
+          fresh_browser: True = in a Chromium of its own that nothing has touched.
+        """
+        how = {"key": key, "is_greedy": is_greedy, "error_rate": error_rate}
+        gate = self._apart if fresh_browser else self._turnstile
+        play = self._play_apart if fresh_browser else self._play_pooled
+        async with gate:
+            trajectory = await play(task, how)
+        begun = time.monotonic()
+        reward = await self.judge(trajectory)
+        waits = dataclasses.replace(trajectory.waits, judge_s=time.monotonic() - begun)
+        return dataclasses.replace(trajectory, waits=waits), reward
+
+    async def judge(self, trajectory: types.Trajectory) -> types.Reward:
+        """The reward of a trajectory, played just now or long ago."""
+        return await self._reward(trajectory)
+
+    async def close(self) -> None:
+        """Ends environments, browser and sites."""
+        while self._idle:
+            await self._idle.pop().close()
+        await self._pool.close()
+        await asyncio.to_thread(self._sites.close)
+
+    async def _play_pooled(
+        self, task: types.Task, how: dict[str, Any]
+    ) -> types.Trajectory:
+        """In an idle environment; one that the world has spoilt is not used again."""
+        place = self._idle.pop() if self._idle else env.make_env(self._pool)
+        is_sound = False
+        try:
+            trajectory = await self._play(task, place, **how)
+            is_sound = _leaves_sound(trajectory.cause)
+        finally:
+            if is_sound:
+                self._idle.append(place)
+            else:
+                await place.close()
+        return trajectory
+
+    async def _play_apart(
+        self, task: types.Task, how: dict[str, Any]
+    ) -> types.Trajectory:
+        pool = browser.Pool(self._config.web, self._sites.ports)
+        try:
+            return await self._play(task, env.make_env(pool), **how)
+        finally:
+            await pool.close()
+
+    async def _play(
+        self,
+        task: types.Task,
+        place: types.Env,
+        *,
+        key: Key,
+        is_greedy: bool,
+        error_rate: float | None,
+    ) -> types.Trajectory:
+        if error_rate is not None:
+            sampler, rule = oracle.make_oracle(place, task, error_rate, key[0]), None
+        elif self._sampler is not None:
+            sampler, rule = self._sampler, self._rule
+        else:
+            raise RuntimeError("no sampler is connected; Runner.connect comes first")
+        return await episode.run_episode(
+            task,
+            env=place,
+            sampler=sampler,
+            config=self._config,
+            key=key,
+            episode_id=uuid.uuid4().hex,
+            rule=rule,
+            is_greedy=is_greedy,
+        )
+
+
+def _leaves_sound(cause: Cause) -> bool:
+    """False = the environment was hurt, or cut off in the middle of a call."""
+    return cause.owner not in (Owner.SITE, Owner.INFRA) and cause is not Cause.DAWDLED
