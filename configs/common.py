@@ -24,10 +24,10 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.model.train_vision = True  # False = the vision tower is frozen
 
     config.tasks = ConfigDict()
-    config.tasks.suite = "file"  # file | miniwob
+    config.tasks.suite = "file"  # file | miniwob | fake (scripted pages, no browser)
     config.tasks.path = ""  # suite file: JSONL or upstream's parquet
     config.tasks.names = ()  # suite miniwob: page names
-    config.tasks.train_seeds = (0, 1_000_000)  # suite miniwob: half-open range
+    config.tasks.train_seeds = (0, 1_000_000)  # suites miniwob, fake: half-open range
     config.tasks.heldout_seeds = (1_000_000, 1_001_000)
     config.tasks.max_turns = 15  # horizon, in replies
 

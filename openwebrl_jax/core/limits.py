@@ -9,7 +9,7 @@ from typing import Any
 CHOICES = {
     "stage": ("grpo", "sft"),
     "model.dtype": ("bfloat16", "float32"),
-    "tasks.suite": ("file", "miniwob"),
+    "tasks.suite": ("file", "miniwob", "fake"),
     "agent.prompt": ("full", "short"),
     "agent.history": ("full", "hide_thinking", "action_only"),
     "algo.loss": ("mm_grpo", "mt_sft"),

@@ -15,20 +15,25 @@ from openwebrl_jax.core.causes import Cause, Owner
 from openwebrl_jax.rewards import combine
 from openwebrl_jax.rollout import episode, oracle
 from openwebrl_jax.tasks import sites, source
-from openwebrl_jax.web import browser, env
+from openwebrl_jax.web import browser, env, fake
 
 Key = tuple[int, int, int]  # seed, group ordinal, slot
+
+FAKE = "fake"  # suite and tag of tasks on scripted pages
 
 
 def make_source(config: Any, split: source.Split) -> source.Source:
     """The tasks of a split, for the ledger or an evaluation."""
+    if config.tasks.suite == FAKE:
+        return _fake_source(config.tasks, split)
     return source.make_source(config.tasks, config.seed, split)
 
 
 def check(config: Any) -> None:
     """Refuses, before anything starts, tasks or a browser that are not there."""
     make_source(config, "train")
-    browser.find_chromium(config.web.chromium)
+    if config.tasks.suite != FAKE:
+        browser.find_chromium(config.web.chromium)
     combine.make_reward(config.reward, None)
 
 
@@ -49,7 +54,7 @@ class Runner:
         self._reward = combine.make_reward(config.reward, complete)
         self._turnstile = asyncio.Semaphore(config.rollout.contexts)
         self._apart = asyncio.Lock()  # one Chromium beside the pool's is enough
-        self._idle: list[types.Env] = []
+        self._idle: dict[bool, list[types.Env]] = {True: [], False: []}  # is it fake
         self._sampler: types.Sampler | None = None
         self._rule: types.SamplingRule | None = None
 
@@ -96,8 +101,8 @@ class Runner:
 
     async def close(self) -> None:
         """Ends environments, browser and sites."""
-        while self._idle:
-            await self._idle.pop().close()
+        for place in self._idle[True] + self._idle[False]:
+            await place.close()
         await self._pool.close()
         await asyncio.to_thread(self._sites.close)
 
@@ -105,14 +110,15 @@ class Runner:
         self, task: types.Task, how: dict[str, Any]
     ) -> types.Trajectory:
         """In an idle environment; one that the world has spoilt is not used again."""
-        place = self._idle.pop() if self._idle else env.make_env(self._pool)
+        idle = self._idle[FAKE in task.tags]
+        place = idle.pop() if idle else self._make_env(task, self._pool)
         is_sound = False
         try:
             trajectory = await self._play(task, place, **how)
             is_sound = _leaves_sound(trajectory.cause)
         finally:
             if is_sound:
-                self._idle.append(place)
+                idle.append(place)
             else:
                 await place.close()
         return trajectory
@@ -122,9 +128,13 @@ class Runner:
     ) -> types.Trajectory:
         pool = browser.Pool(self._config.web, self._sites.ports)
         try:
-            return await self._play(task, env.make_env(pool), **how)
+            return await self._play(task, self._make_env(task, pool), **how)
         finally:
             await pool.close()
+
+    def _make_env(self, task: types.Task, pool: browser.Pool) -> types.Env:
+        is_fake = FAKE in task.tags
+        return fake.FakeEnv(self._config.web) if is_fake else env.make_env(pool)
 
     async def _play(
         self,
@@ -156,3 +166,20 @@ class Runner:
 def _leaves_sound(cause: Cause) -> bool:
     """False = the environment was hurt, or cut off in the middle of a call."""
     return cause.owner not in (Owner.SITE, Owner.INFRA) and cause is not Cause.DAWDLED
+
+
+def _fake_source(config: Any, split: source.Split) -> source.Source:
+    """Scripted pages by seed, in order."""
+    ranges = {"train": config.train_seeds, "heldout": config.heldout_seeds}
+    first, end = ranges[split]
+
+    def task_at(ordinal: int) -> types.Task:
+        seed = first + ordinal % (end - first)
+        return fake.make_task(seed, squares=2, max_turns=config.max_turns, split=split)
+
+    return source.Source(
+        task_at=task_at,
+        digest=f"{FAKE}/{first}/{end}/{config.max_turns}",
+        length=end - first,
+        sites=(),
+    )

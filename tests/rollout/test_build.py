@@ -155,6 +155,29 @@ async def test_a_stored_episode_can_be_judged_again(runner, tmp_path):
     assert await runner.judge(again) == reward
 
 
+async def test_scripted_pages_need_no_browser_and_play_the_same_in_any_order():
+    # R50: what an episode sees does not depend on what else runs.
+    config = mt_sft.get_config("tiny")
+    config.tasks.suite = "fake"
+    config.web.chromium = "/nowhere"
+    build.check(config)
+    tasks = build.make_source(config, "train")
+    told = []
+    for contexts in (1, 4):
+        config.rollout.contexts = contexts
+        runner = build.make_runner(config)
+        await runner.start()
+        order = range(8) if contexts == 1 else reversed(range(8))
+        runs = (
+            runner.run(tasks.task_at(n), key=(0, n, 0), error_rate=0.3) for n in order
+        )
+        played = await asyncio.gather(*runs)
+        await runner.close()
+        told.append({it.task.id: (it.turns, reward) for it, reward in played})
+    assert told[0] == told[1]
+    assert {reward.value for _, reward in told[0].values()} == {0.0, 1.0}
+
+
 async def test_without_a_sampler_nothing_is_played():
     runner = build.make_runner(mt_sft.get_config("tiny"))
     await runner.start()
@@ -165,7 +188,6 @@ async def test_without_a_sampler_nothing_is_played():
 
 def test_unknown_tasks_and_a_missing_browser_are_refused_at_start(tmp_path):
     config = mt_sft.get_config("tiny")
-    build.check(config)
     config.web.chromium = str(tmp_path / "none")
     with pytest.raises(ValueError, match="config.web.chromium"):
         build.check(config)
