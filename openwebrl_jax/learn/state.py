@@ -1,0 +1,66 @@
+"""What training changes: parameters, optimizer state, step counter; and where it lies.
+
+Parameters are the nnx.State of `nnx.split(model, nnx.Param)`; every leaf is a device
+array, split over the mesh by the axes that its parameter declares.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax.sharding import Mesh
+
+from openwebrl_jax.models import mesh as meshes
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+    """State of one run. Made by `init_state`, changed by learn.update alone."""
+
+    params: Any
+    opt_state: Any
+    step: Any  # int32, optimizer steps taken
+
+
+def init_state(
+    params: nnx.State, tx: optax.GradientTransformation, mesh: Mesh
+) -> TrainState:
+    """The state before the first step; it takes the parameters over."""
+    like = abstract_state(params, tx, mesh)
+    places = jax.tree.map(lambda leaf: leaf.sharding, like)
+    params = jax.device_put(params, places.params)
+    return jax.jit(_fresh(tx), out_shardings=places)(params)
+
+
+def abstract_state(
+    params: nnx.State, tx: optax.GradientTransformation, mesh: Mesh
+) -> TrainState:
+    """Shape, dtype and sharding of every leaf of the state; holds no array."""
+    shapes = jax.eval_shape(_fresh(tx), params)
+    return jax.tree.map(
+        lambda leaf, place: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=place
+        ),
+        shapes,
+        shardings(shapes, mesh),
+    )
+
+
+def shardings(tree, mesh: Mesh):
+    """Where each leaf of parameters, gradients or a whole state belongs."""
+
+    def one(node):
+        # An optimizer that leaves a parameter to another has an empty node there.
+        return meshes.shardings(node, mesh) if jax.tree.leaves(node) else node
+
+    return jax.tree.map(one, tree, is_leaf=lambda node: isinstance(node, nnx.Param))
+
+
+def _fresh(tx: optax.GradientTransformation):
+    return lambda params: TrainState(
+        params=params, opt_state=tx.init(params), step=jnp.zeros((), jnp.int32)
+    )

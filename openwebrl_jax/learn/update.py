@@ -1,0 +1,207 @@
+"""One optimizer step, the same for MM-GRPO and MT-SFT: micro-batches in, state out.
+
+    state, metrics = update.step(state, batches)
+
+The loss is a sum whose weights carry all normalisation, so gradients of micro-batches
+and of devices add up, whatever the split. B rows, N loss positions, I images: rows
+and, where they divide, images are split over the mesh axes data and fsdp.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax.sharding import Mesh
+
+from openwebrl_jax.algos import mm_grpo, mt_sft
+from openwebrl_jax.core import types
+from openwebrl_jax.learn import state as states
+from openwebrl_jax.models import head, qwen3_vl
+from openwebrl_jax.models import mesh as meshes
+
+LOSSES = {"mm_grpo": mm_grpo.loss, "mt_sft": mt_sft.loss}
+
+jax.tree_util.register_dataclass(
+    types.Batch,
+    data_fields=[field.name for field in dataclasses.fields(types.Batch)],
+    meta_fields=[],
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Update:
+    """The jitted programs of a run. Made by `make_update`."""
+
+    mesh: Mesh
+    start: Callable  # params -> sums, all 0
+    accumulate: Callable  # (params, sums, batch) -> sums; the sums are donated
+    apply: Callable  # (state, sums) -> (state, metrics); both are donated
+    logps: Callable  # (params, batch) -> log-probs [B, N] of the loss positions
+
+    def step(
+        self, state: states.TrainState, batches: Iterable[types.Batch]
+    ) -> tuple[states.TrainState, dict[str, Any]]:
+        """One optimizer step over all the batches; metrics stay on the device.
+
+        If nothing carries weight the state stays as it is and the step is counted as
+        skipped.
+        """
+        live = 0
+        with jax.set_mesh(self.mesh):
+            sums = self.start(state.params)
+            for batch in batches:
+                live += np.count_nonzero(batch.loss_weight_BN)
+                sums = self.accumulate(state.params, sums, self.place(batch))
+            if not live:
+                return state, {"learner/skipped_steps": 1.0, "learner/tokens": 0.0}
+            return self.apply(state, sums)
+
+    def place(self, batch: types.Batch) -> types.Batch:
+        """The batch on the devices, split by the letters in its fields' names."""
+        return jax.device_put(batch, batch_shardings(batch, self.mesh))
+
+
+def batch_shardings(batch: types.Batch, mesh: Mesh) -> types.Batch:
+    """A sharding for each array of a batch."""
+    places = {}
+    for field in dataclasses.fields(types.Batch):
+        shape = getattr(batch, field.name).shape
+        letters = field.name.rpartition("_")[-1]
+        axes = ["batch" if letter in "BI" else None for letter in letters]
+        places[field.name] = meshes.named(axes, shape, mesh)
+    return types.Batch(**places)
+
+
+def make_update(
+    graphdef: nnx.GraphDef,
+    tx: optax.GradientTransformation,
+    mesh: Mesh,
+    rule: types.SamplingRule,
+    config_algo,
+    config_model,
+) -> Update:
+    """The programs for a model, an optimizer and a mesh.
+
+    Args:
+      rule: of the distribution whose log-probs the loss is about.
+      config_algo: `config.algo`; `loss` names one of LOSSES.
+      config_model: `config.model`; dtype, remat and train_vision are read.
+    """
+    loss_of = LOSSES[config_algo.loss]
+
+    def score(params, batch):
+        return _token_logps(graphdef, params, batch, rule, config_model)
+
+    def loss_and_sums(params, batch):
+        logp_BN, entropy_BN = score(params, batch)
+        weight_BN = batch.loss_weight_BN
+        old_logp_BN, advantage_BN = batch.old_logp_BN, batch.advantage_BN
+        return loss_of(
+            logp_BN, entropy_BN, old_logp_BN, advantage_BN, weight_BN, config_algo
+        )
+
+    def start(params):
+        zero = jnp.zeros((1, 1))
+        _, sums = jax.eval_shape(
+            lambda: loss_of(zero, zero, zero, zero, zero, config_algo)
+        )
+        none = {name: jnp.zeros(()) for name in sums}
+        grads = jax.tree.map(jnp.zeros_like, params)
+        return _pinned({"grads": grads, "metrics": none}, mesh)
+
+    def accumulate(params, sums, batch):
+        grads, metrics = jax.grad(loss_and_sums, has_aux=True)(params, batch)
+        grads = jax.tree.map(jnp.add, sums["grads"], grads)
+        metrics = {
+            name: jnp.maximum(before, metrics[name])
+            if name.endswith("_max")
+            else before + metrics[name]
+            for name, before in sums["metrics"].items()
+        }
+        return _pinned({"grads": grads, "metrics": metrics}, mesh)
+
+    def apply(state, sums):
+        grads = sums["grads"]
+        updates, opt_state = tx.update(grads, state.opt_state, state.params)
+        if not config_model.train_vision:
+            updates = _without_vision(updates)
+        params = optax.apply_updates(state.params, updates)
+        metrics = _means(sums["metrics"])
+        metrics["learner/grad_norm"] = optax.global_norm(grads)
+        metrics["learner/update_norm"] = optax.global_norm(updates)
+        metrics["learner/param_norm"] = optax.global_norm(params)
+        new_state = states.TrainState(params, opt_state, state.step + 1)
+        return _pinned(new_state, mesh), metrics
+
+    return Update(
+        mesh=mesh,
+        start=jax.jit(start),
+        accumulate=jax.jit(accumulate, donate_argnums=1),
+        apply=jax.jit(apply, donate_argnums=(0, 1)),
+        logps=jax.jit(lambda params, batch: score(params, batch)[0]),
+    )
+
+
+def _token_logps(graphdef, params, batch, rule, config_model):
+    """Log-prob and entropy [B, N] at the loss positions, float32."""
+    dtype = jnp.dtype(config_model.dtype)
+    params = jax.tree.map(lambda leaf: leaf.astype(dtype), params)
+    model = nnx.merge(graphdef, params)
+    features = qwen3_vl.encode_images(
+        model,
+        batch.patches_IPC,
+        batch.patch_count_I,
+        batch.patch_position_2IP,
+        batch.table_index_4IP,
+        batch.table_weight_4IP,
+        remat=config_model.remat,
+    )
+    if not config_model.train_vision:
+        features = jax.lax.stop_gradient(features)
+    hidden_BLD = qwen3_vl.forward(
+        model,
+        batch.ids_BL,
+        batch.positions_3BL,
+        batch.segment_BL,
+        batch.image_index_BL,
+        features,
+        remat=config_model.remat,
+    )
+    hidden_RD, target_R = head.at_positions(
+        hidden_BLD, batch.ids_BL, batch.loss_index_BN
+    )
+    table_VD = qwen3_vl.table_VD(model)
+    logp_R, entropy_R = head.token_logps(hidden_RD, table_VD, target_R, rule)
+    shape = batch.loss_index_BN.shape
+    return logp_R.reshape(shape), entropy_R.reshape(shape)
+
+
+def _means(sums: dict[str, Any]) -> dict[str, Any]:
+    """Sums over tokens -> what is logged; the loss is already a mean."""
+    tokens = jnp.maximum(sums["tokens"], 1.0)
+    whole = ("loss", "tokens")
+    return {
+        f"learner/{name}": value
+        if name in whole or name.endswith("_max")
+        else value / tokens
+        for name, value in sums.items()
+    }
+
+
+def _without_vision(updates):
+    """Zero for the vision tower, so that weight decay does not touch it either."""
+
+    def one(path, update):
+        return jnp.zeros_like(update) if path[0].key == "vision" else update
+
+    return jax.tree.map_with_path(one, updates)
+
+
+def _pinned(tree, mesh: Mesh):
+    """Inside jit: every leaf where it belongs, so that shardings never drift."""
+    return jax.lax.with_sharding_constraint(tree, states.shardings(tree, mesh))
