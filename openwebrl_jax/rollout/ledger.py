@@ -11,17 +11,11 @@ Two laws hold after every event, see `books.counts`:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from openwebrl_jax.algos import advantages
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause
-from openwebrl_jax.rollout import books, events, records
+from openwebrl_jax.rollout import books, closing, events, records
 from openwebrl_jax.rollout.books import Entry, Limits, Place, Stage, State, Status
 from openwebrl_jax.rollout.events import Event
-
-# The next attempt would end in the same way: its prompts and samples are the same.
-_HOPELESS = (Cause.PROMPT_TOO_LONG, Cause.JUDGE_UNPARSEABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +86,7 @@ def lease(state: State, found: Sequence[Event]) -> Lease | None:
         return None
     entry = state.groups[event["ordinal"]]
     place = entry.places[event["slot"]]
-    is_played = place.status is Status.AWAITING_JUDGE and place.record
+    is_played = place.status is Status.AWAITING_JUDGE and place.record is not None
     return Lease(
         ordinal=entry.ordinal,
         slot=event["slot"],
@@ -100,7 +94,7 @@ def lease(state: State, found: Sequence[Event]) -> Lease | None:
         task=entry.task,
         deadline_s=place.deadline_s,
         fresh_browser=place.faults > 0,
-        trajectory=place.record.trajectory if is_played and place.record else "",
+        trajectory=place.record.trajectory if is_played else "",
     )
 
 
@@ -123,22 +117,21 @@ def finish(
     lease overdue or not, or slow episodes would be lost first; a void of an attempt
     that no longer holds the lease changes nothing.
     """
-    _check_record(record, slot)
+    closing.check_record(record, slot)
     entry = state.groups.get(ordinal)
     place = entry.places[slot] if entry and entry.stage is Stage.OPEN else None
     if place is None or place.status.is_final or attempt > place.attempt:
-        return [_event("duplicate", ordinal, slot, attempt)]
+        return [closing.event("duplicate", ordinal, slot, attempt)]
     if not record.reward.is_valid:
-        is_holder = bool(place.worker) and attempt == place.attempt
-        if not is_holder:
-            return [_event("duplicate", ordinal, slot, attempt)]
-        return _then_close(state, [_spoil(state.limits, ordinal, slot, place, record)])
-    scored = _event("scored", ordinal, slot, attempt)
+        if not place.worker or attempt != place.attempt:
+            return [closing.event("duplicate", ordinal, slot, attempt)]
+        spoilt = closing.spoil(state.limits, ordinal, slot, place, record)
+        return closing.then_close(state, [spoilt])
+    scored = closing.event("scored", ordinal, slot, attempt)
     found = [scored | {"record": records.to_json(record)}]
-    if place.status is Status.FREE:
-        late = _lease(ordinal, slot, place, worker="late", deadline_s=0.0)
-        found.insert(0, late)
-    return _then_close(state, found)
+    if place.status is Status.FREE:  # given up too early: leased in hindsight
+        found.insert(0, _lease(ordinal, slot, place, worker="late", deadline_s=0.0))
+    return closing.then_close(state, found)
 
 
 def take(state: State, count: int) -> list[Event]:
@@ -216,14 +209,10 @@ def restart(state: State) -> list[Event]:
     return [{"kind": "restarted"}]
 
 
-def _event(kind: str, ordinal: int, slot: int, attempt: int) -> Event:
-    return {"kind": kind, "ordinal": ordinal, "slot": slot, "attempt": attempt}
-
-
 def _lease(
     ordinal: int, slot: int, place: Place, *, worker: str, deadline_s: float
 ) -> Event:
-    event = _event("leased", ordinal, slot, place.attempt + 1)
+    event = closing.event("leased", ordinal, slot, place.attempt + 1)
     return event | {"worker": worker, "deadline_s": deadline_s}
 
 
@@ -291,87 +280,9 @@ def _lose(state: State, is_lost: Callable[[Place], bool]) -> list[Event]:
         if place.status is Status.RUNNING and is_lost(place)
     ]
     for ordinal, slot, place in running:
-        record = _nothing(slot, Cause.WORKER_LOST)
-        lost = _spoil(state.limits, ordinal, slot, place, record)
-        more = _then_close(state, [lost])
+        record = closing.nothing(slot, Cause.WORKER_LOST)
+        lost = closing.spoil(state.limits, ordinal, slot, place, record)
+        more = closing.then_close(state, [lost])
         state = events.apply_all(state, more)
         found += more
     return found
-
-
-def _spoil(
-    limits: Limits, ordinal: int, slot: int, place: Place, record: types.Slot
-) -> Event:
-    """What a void attempt means: the judge later, another attempt, or void for good."""
-    cause = record.reward.cause or record.cause
-    told = {"record": records.to_json(record)}
-    has_retry = place.faults < limits.retries
-    if cause is Cause.JUDGE_UNAVAILABLE and has_retry and record.trajectory:
-        return _event("parked", ordinal, slot, place.attempt) | told
-    is_last = cause in _HOPELESS or not has_retry
-    if cause is Cause.CANCELLED:  # the operator's doing, not a fault of the world
-        is_last = False
-    return (
-        _event("voided", ordinal, slot, place.attempt)
-        | told
-        | {
-            "cause": cause,
-            "faults": int(cause is not Cause.CANCELLED),
-            "is_last": is_last,
-        }
-    )
-
-
-def _then_close(state: State, found: list[Event]) -> list[Event]:
-    """The events, and the closing of their group if no slot of it is left."""
-    ordinal = found[-1]["ordinal"]
-    entry = events.apply_all(state, found).groups[ordinal]
-    if not all(place.status.is_final for place in entry.places):
-        return found
-    rewards = [
-        place.record.reward.value
-        if place.record and place.status is Status.SCORED
-        else None
-        for place in entry.places
-    ]
-    return [*found, _close(state.limits, ordinal, rewards)]
-
-
-def _close(limits: Limits, ordinal: int, rewards: list[float | None]) -> Event:
-    is_kept, reason = advantages.is_kept(rewards, limits.group)
-    if limits.shuffle_seed is not None:
-        rewards = _shuffled(rewards, (limits.shuffle_seed, ordinal))
-    values = advantages.advantages(rewards, limits.advantage) if is_kept else []
-    return {
-        "kind": "closed",
-        "ordinal": ordinal,
-        "reason": "" if is_kept else reason,
-        "is_void": all(reward is None for reward in rewards),
-        "advantages": values,
-    }
-
-
-def _shuffled(rewards: list[float | None], seed: tuple[int, int]) -> list[float | None]:
-    valid = [reward for reward in rewards if reward is not None]
-    mixed = iter(np.random.default_rng(seed).permutation(valid).tolist())
-    return [None if reward is None else next(mixed) for reward in rewards]
-
-
-def _nothing(slot: int, cause: Cause) -> types.Slot:
-    """What is known of an attempt that brought nothing back."""
-    reward = types.Reward(value=0.0, parts={}, is_valid=False)
-    return types.Slot(
-        index=slot, trajectory="", reward=reward, cause=cause, versions=(), turns=0
-    )
-
-
-def _check_record(record: types.Slot, slot: int) -> None:
-    """A policy must not be able to void its failures, nor the world to score."""
-    if record.index != slot:
-        raise ValueError(f"the result of slot {record.index} is given for slot {slot}")
-    is_scored = record.cause.is_scored and record.reward.cause is None
-    if is_scored is not record.reward.is_valid:
-        raise ValueError(
-            f"an episode ended by {record.reward.cause or record.cause} has "
-            f"is_valid={record.reward.is_valid}"
-        )
