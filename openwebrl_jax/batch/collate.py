@@ -5,7 +5,7 @@ that the first one did not compile.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -45,15 +45,8 @@ def make_lattice(
     )
 
 
-def micro_batches(
-    rows: Sequence[types.Row],
-    shape: Lattice,
-    spec: images.ImageSpec,
-    *,
-    image_id: int,
-    table_side: int,
-) -> Iterator[types.Batch]:
-    """The rows of one optimizer step as batches of at most `shape.rows`, made lazily.
+def split(rows: Sequence[types.Row], shape: Lattice) -> list[list[types.Row]]:
+    """The rows of one optimizer step in parts of at most `shape.rows`.
 
     Rows of like length and with the same images come together; their order is of no
     other consequence, because the loss is a sum.
@@ -64,9 +57,10 @@ def micro_batches(
         return bucket, row.images, row.source
 
     ordered = sorted(rows, key=likeness)
-    for start in range(0, len(ordered), shape.rows):
-        part = ordered[start : start + shape.rows]
-        yield collate(part, shape, spec, image_id=image_id, table_side=table_side)
+    return [
+        ordered[start : start + shape.rows]
+        for start in range(0, len(ordered), shape.rows)
+    ]
 
 
 def collate(

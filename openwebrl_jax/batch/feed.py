@@ -6,10 +6,12 @@ and the sampling rule that the learner shares with the sampler.
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from openwebrl_jax.batch import collate, demos
 from openwebrl_jax.core import checks, types
@@ -28,17 +30,27 @@ class Feed:
     rule: types.SamplingRule
 
     def batches(self, rows: Sequence[types.Row]) -> Iterator[types.Batch]:
-        """The rows of one optimizer step as micro-batches."""
-        made = collate.micro_batches(
+        """The rows of one optimizer step as micro-batches, made one by one."""
+        return (self.batch(part) for part in collate.split(rows, self.lattice))
+
+    def batch(self, rows: Sequence[types.Row]) -> types.Batch:
+        """At most `lattice.rows` rows as one checked batch."""
+        made = collate.collate(
             rows,
             self.lattice,
             self.spec,
             image_id=self.chat.image_id,
             table_side=self.table_side,
         )
-        for batch in made:
-            checks.check_batch(batch, image_id=self.chat.image_id)
-            yield batch
+        checks.check_batch(made, image_id=self.chat.image_id)
+        return made
+
+    def scored(
+        self, rows: Sequence[types.Row], logps: Callable[[types.Batch], np.ndarray]
+    ) -> Iterator[tuple[types.Row, np.ndarray]]:
+        """Each row with the log-probs of its loss positions, in another order."""
+        for part in collate.split(rows, self.lattice):
+            yield from zip(part, logps(self.batch(part)), strict=False)
 
     def image_tokens(self, png: bytes) -> int:
         """Pads that stand for a screenshot."""

@@ -83,20 +83,22 @@ def turn_rows(trajectory: types.Trajectory, name: str) -> list[types.Row]:
     return made
 
 
-def decouple(row: types.Row, proximal_logp: np.ndarray) -> types.Row:
+def decouple(row: types.Row, proximal_N: np.ndarray) -> types.Row:
     """The decoupled form for stale rows (AReaL; arXiv 2606.05597), before `weigh`.
 
-    The clip goes around log-probs [L] recomputed at the start of the iteration, and
-    the detached weight exp(proximal - behaviour), capped, multiplies the loss.
+    The clip goes around log-probs that were recomputed at the start of the iteration,
+    and the detached weight exp(proximal - behaviour), capped, multiplies the loss.
+
+    Args:
+      proximal_N: of the row's loss positions in order; what stands behind is unused.
     """
-    gap = np.clip(proximal_logp - row.old_logp, -_LOG_CAP, _LOG_CAP)
-    factor = np.minimum(np.exp(gap), PROXIMAL_CAP)
-    is_live = row.loss_weight > 0
-    return dataclasses.replace(
-        row,
-        old_logp=np.where(is_live, proximal_logp, 0.0).astype(np.float32),
-        loss_weight=np.where(is_live, row.loss_weight * factor, 0.0).astype(np.float32),
-    )
+    live = np.flatnonzero(row.loss_weight)
+    proximal = proximal_N[: len(live)]
+    gap = np.clip(proximal - row.old_logp[live], -_LOG_CAP, _LOG_CAP)
+    old_logp, loss_weight = row.old_logp.copy(), row.loss_weight.copy()
+    old_logp[live] = proximal
+    loss_weight[live] *= np.minimum(np.exp(gap), PROXIMAL_CAP)
+    return dataclasses.replace(row, old_logp=old_logp, loss_weight=loss_weight)
 
 
 def turn_counts(rows: Sequence[types.Row]) -> Mapping[str, int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
 from jax.sharding import Mesh
@@ -58,6 +59,11 @@ def shardings(tree, mesh: Mesh):
         return meshes.shardings(node, mesh) if jax.tree.leaves(node) else node
 
     return jax.tree.map(one, tree, is_leaf=lambda node: isinstance(node, nnx.Param))
+
+
+def to_host(params: nnx.State) -> list[np.ndarray]:
+    """Copies of the leaves in their order: what a new version is published as."""
+    return [np.array(leaf) for leaf in jax.tree.leaves(params)]
 
 
 def _fresh(tx: optax.GradientTransformation):

@@ -41,7 +41,7 @@ class Update:
     start: Callable  # params -> sums, all 0
     accumulate: Callable  # (params, sums, batch) -> sums; the sums are donated
     apply: Callable  # (state, sums) -> (state, metrics); both are donated
-    logps: Callable  # (params, batch) -> log-probs [B, N] of the loss positions
+    score: Callable  # (params, batch) -> log-probs [B, N] of the loss positions
 
     def step(
         self, state: states.TrainState, batches: Iterable[types.Batch]
@@ -60,6 +60,11 @@ class Update:
             if not live:
                 return state, {"learner/skipped_steps": 1.0, "learner/tokens": 0.0}
             return self.apply(state, sums)
+
+    def logps(self, params: nnx.State, batch: types.Batch) -> np.ndarray:
+        """Log-probs [B, N] of the loss positions."""
+        with jax.set_mesh(self.mesh):
+            return np.asarray(self.score(params, self.place(batch)))
 
     def place(self, batch: types.Batch) -> types.Batch:
         """The batch on the devices, split by the letters in its fields' names."""
@@ -143,7 +148,7 @@ def make_update(
         start=jax.jit(start),
         accumulate=jax.jit(accumulate, donate_argnums=1),
         apply=jax.jit(apply, donate_argnums=(0, 1)),
-        logps=jax.jit(lambda params, batch: score(params, batch)[0]),
+        score=jax.jit(lambda params, batch: score(params, batch)[0]),
     )
 
 

@@ -4,8 +4,9 @@ One process, one mesh, one update for both stages. `sft` and `grpo` are generato
 (step, metrics): what they yield is written by the driver.
 """
 
+import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import ray
 from openwebrl_jax.batch import feed, rows
 from openwebrl_jax.core import metrics, types
 from openwebrl_jax.learn import checkpoint, folder, loop, setup
+from openwebrl_jax.learn import state as states
 from openwebrl_jax.rollout import store
 
 _LEDGER = "ledger.json"
@@ -54,18 +56,15 @@ class Learner:
         """MT-SFT over the configured demonstrations, to the last step."""
         stream = self._feed.sft_stream(self._config, _demonstrations(self._config))
         last, every = self._config.sft.steps, self._config.checkpoint.every
-        began_s = time.monotonic()
         steps = (
-            (step, self._feed.batches(stream.rows_at(step)))
-            for step in range(self._done, last)
+            (step, self._feed.batches(stream.rows_at(step - 1)))
+            for step in range(self._done + 1, last + 1)
         )
-        for done, self._state, told in loop.run(self._state, steps, self._update):
-            if done % every == 0 or done == last:
-                self._keeper.save(done, self._state, {})
-            if done % _TOLD_EVERY == 0 or done == last:
-                told["learner/step_s"] = (time.monotonic() - began_s) / _TOLD_EVERY
-                began_s = time.monotonic()
-                yield done, told
+        for step, told in self._run(steps):
+            if step % every == 0 or step == last:
+                self._keeper.save(step, self._state, {})
+            if step % _TOLD_EVERY == 0 or step == last:
+                yield step, told
         self._keeper.wait()
 
     def grpo(self, queue: Any, serving: Any) -> Iterator[Told]:
@@ -108,11 +107,8 @@ class Learner:
         tokens = algo.constant_k or (
             self._config.sample.response_tokens * self._config.tasks.max_turns
         )
-        steps = [
-            (
-                iteration,
-                self._feed.batches(rows.weigh(part, algo.weighting, turns, tokens)),
-            )
+        parts = [
+            rows.weigh(part, algo.weighting, turns, tokens)
             for epoch in range(algo.ppo_epochs)
             for part in rows.minibatches(
                 made,
@@ -122,9 +118,8 @@ class Learner:
                 epoch=epoch,
             )
         ]
-        told = []
-        for _, self._state, numbers in loop.run(self._state, steps, self._update):
-            told.append(numbers)
+        steps = ((n, self._feed.batches(part)) for n, part in enumerate(parts))
+        told = [numbers for _, numbers in self._run(steps)]
         ages = [
             iteration - 1 - version
             for group in groups
@@ -132,6 +127,12 @@ class Learner:
             for version in slot.versions
         ]
         return _mean(told) | metrics.spread("staleness", ages)
+
+    def _run(self, steps: Iterable[loop.Step]) -> Iterator[tuple[Any, dict]]:
+        """Takes the steps and yields (name, metrics); the state is kept up to date."""
+        for name, state, told in loop.run(self._state, steps, self._update):
+            self._state = state
+            yield name, told
 
     def _trajectories(
         self, groups: Sequence[types.Group]
@@ -146,14 +147,14 @@ class Learner:
 
     def _decoupled(self, made: Sequence[types.Row]) -> list[types.Row]:
         """Rows with log-probs recomputed before the iteration's first step."""
+        logps = functools.partial(self._update.logps, self._state.params)
         return [
-            rows.decouple(row, logp)
-            for row, logp in self._update.row_logps(self._state, self._feed, made)
+            rows.decouple(row, logp) for row, logp in self._feed.scored(made, logps)
         ]
 
     def _publish(self, queue: Any, serving: Any, version: int) -> None:
         """Serving has the version when this returns."""
-        leaves = ray.put(loop.to_host(self._state.params))
+        leaves = ray.put(states.to_host(self._state.params))
         ray.get(serving.load.remote(version, leaves))
         ray.get(queue.acknowledged.remote(version))
 

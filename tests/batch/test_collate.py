@@ -139,9 +139,7 @@ def test_micro_batches_hold_every_row_once_and_in_few_shapes(sizes):
         for i, (length, shade) in enumerate(sizes)
         if length + 3 <= 32
     ]
-    batches = list(
-        collate.micro_batches(rows, SHAPE, SPEC, image_id=PAD, table_side=SIDE)
-    )
+    batches = [call(part) for part in collate.split(rows, SHAPE)]
     assert len(batches) == -(-len(rows) // SHAPE.rows)
     total = sum(float(batch.loss_weight_BN.sum()) for batch in batches)
     assert total == pytest.approx(0.25 * len(rows), rel=1e-5)
