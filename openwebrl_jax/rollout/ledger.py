@@ -86,7 +86,7 @@ def lease(state: State, found: Sequence[Event]) -> Lease | None:
         return None
     entry = state.groups[event["ordinal"]]
     place = entry.places[event["slot"]]
-    is_played = place.status is Status.AWAITING_JUDGE and place.record is not None
+    played = place.record if place.status is Status.AWAITING_JUDGE else None
     return Lease(
         ordinal=entry.ordinal,
         slot=event["slot"],
@@ -94,7 +94,7 @@ def lease(state: State, found: Sequence[Event]) -> Lease | None:
         task=entry.task,
         deadline_s=place.deadline_s,
         fresh_browser=place.faults > 0,
-        trajectory=place.record.trajectory if is_played else "",
+        trajectory=played.trajectory if played else "",
     )
 
 
