@@ -4,12 +4,14 @@ python -m launch.demo --workdir=runs/demo
 """
 
 import json
+import pathlib
 
 from absl import flags
 from ml_collections import config_flags
 
 from launch import cli, make_tiny
-from openwebrl_jax.evals import report
+from openwebrl_jax.core import metrics
+from openwebrl_jax.evals import gallery, report, sheet
 from openwebrl_jax.runtime import demo
 
 _SFT = config_flags.DEFINE_config_file("sft", "configs/mt_sft.py:tiny", "SFT stage.")
@@ -23,11 +25,19 @@ _ERROR = flags.DEFINE_float(
 
 def main() -> None:
     """All stages; what is done already is skipped."""
-    sft, rl, workdir = _SFT.value, _RL.value, _WORKDIR.value
-    sft.model.path = f"{workdir}/tiny"
-    make_tiny.make(sft.model.path, seed=sft.seed)
-    told = demo.run(sft, rl, workdir, episodes=_EPISODES.value, error_rate=_ERROR.value)
-    report.write_report(workdir, told)
+    sft, rl, base = _SFT.value, _RL.value, pathlib.Path(_WORKDIR.value)
+    sft.model.path = str(base / "tiny")
+    if not (base / "tiny" / "model.safetensors").exists():
+        make_tiny.make(base / "tiny", seed=sft.seed)
+    told = demo.run(
+        sft, rl, str(base), episodes=_EPISODES.value, error_rate=_ERROR.value
+    )
+    records = metrics.read(base / "rl" / "metrics.jsonl")
+    report.write_report(base, told, records, title="From SFT to RL in a real Chromium")
+    played = json.loads((base / demo.AFTER).read_text())["sampled"]["episodes"]
+    episodes = gallery.pick(played, base / "evaluation" / "trajectories", count=24)
+    gallery.write_page(base / "episodes.html", episodes, title="Held-out episodes")
+    sheet.write_sheet(base / "episodes.png", episodes)
     print(json.dumps(told))
 
 

@@ -5,6 +5,7 @@ of browser workers. Killed anywhere and started again, it goes on where it was.
 """
 
 import contextlib
+import functools
 import json
 import time
 from collections import Counter
@@ -18,9 +19,8 @@ from openwebrl_jax.rollout import score
 from openwebrl_jax.runtime import cluster, demonstrate, evaluate, train
 from openwebrl_jax.runtime.crew import Crew
 
-SUMMARY = "summary.json"
 _MINUTES = "minutes.json"
-_BEFORE, _AFTER = "after_sft.json", "after_rl.json"
+BEFORE, AFTER = "after_sft.json", "after_rl.json"
 
 
 def run(
@@ -48,24 +48,22 @@ def run(
                 crew, sft, sft.sft.data[0], episodes=episodes, error_rate=error_rate
             )
         with _timed(base, "sft"):
-            _train(sft, rl.init_from, lambda *given: train.sft(*given))
+            _train(sft, rl.init_from, train.sft)
         with _timed(base, "evaluation"):
-            _measure(crew, rl, base, rl.init_from, _BEFORE)
+            _measure(crew, rl, base, rl.init_from, BEFORE)
         with _timed(base, "rl"):
-            _train(rl, str(base / "rl"), lambda *given: train.grpo(*given, crew))
+            _train(rl, str(base / "rl"), functools.partial(train.grpo, crew=crew))
         with _timed(base, "evaluation"):
-            _measure(crew, rl, base, str(base / "rl"), _AFTER)
+            _measure(crew, rl, base, str(base / "rl"), AFTER)
         crew.close()
     finally:
         cluster.stop()
-    told = summary(base)
-    (base / SUMMARY).write_text(json.dumps(told, indent=1))
-    return told
+    return summary(base)
 
 
 def summary(base: Path) -> dict[str, Any]:
     """What the demo reports, from the files that its stages left."""
-    before, after = (json.loads((base / f).read_text()) for f in (_BEFORE, _AFTER))
+    before, after = (json.loads((base / f).read_text()) for f in (BEFORE, AFTER))
     told = metrics.read(base / "rl" / "metrics.jsonl")
     seconds = json.loads((base / _MINUTES).read_text())
     episodes = sum(record["rollout/episodes"] for record in told)

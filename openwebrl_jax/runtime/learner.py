@@ -76,7 +76,9 @@ class Learner:
             taken_s = time.monotonic()
             told = self._learn(groups, iteration)
             ordinals = [group.ordinal for group in groups]
-            snapshot = ray.get(queue.trained.remote(iteration, ordinals, iteration))
+            snapshot: Any = ray.get(
+                queue.trained.remote(iteration, ordinals, iteration)
+            )
             learnt_s = time.monotonic()
             self._publish(queue, serving, iteration)
             self._keep(queue, iteration, snapshot)

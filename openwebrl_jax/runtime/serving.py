@@ -1,4 +1,4 @@
-"""The sampler as an actor, and the handle through which workers speak to it.
+"""The sampler as an actor.
 
 Weights come in as the leaves of the parameter tree with a version; the version counts
 from the moment that `load` returns, and every reply says which one produced it.
@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import ray
-import ray.exceptions
 
 from openwebrl_jax.core import types
-from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.policy import sampler
 
 
@@ -41,24 +39,3 @@ class Serving:
     async def stats(self) -> dict[str, float]:
         """Counters since the last call: replies, tokens, busy seconds, compilations."""
         return self._sampler.stats()
-
-
-class RemoteSampler:
-    """A `types.Sampler` that speaks through the serving actor."""
-
-    def __init__(self, serving: Any, timeout_s: float):
-        self._serving = serving
-        self._timeout_s = timeout_s
-
-    async def sample(self, request: types.SampleRequest) -> types.Reply:
-        """Raises Failure(SAMPLER_UNAVAILABLE) when the actor is gone."""
-        try:
-            return await self._serving.sample.remote(request)
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from error
-        except ray.exceptions.RayError as error:
-            raise Failure(Cause.SAMPLER_UNAVAILABLE, str(error)) from error
-
-    async def release(self, episode_id: str) -> None:
-        """Best effort: a lost actor has nothing to release."""
-        self._serving.release.remote(episode_id)

@@ -14,7 +14,7 @@ import ray.exceptions
 
 from openwebrl_jax.core import checks, metrics
 from openwebrl_jax.learn import folder
-from openwebrl_jax.rollout import store
+from openwebrl_jax.rollout import build, store
 from openwebrl_jax.runtime import cluster
 from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.learner import Learner
@@ -44,6 +44,7 @@ def run(config: Any, workdir: str) -> None:
 def check(config: Any, workdir: str) -> str:
     """Refuses what cannot run; returns the checkpoint folder to begin from."""
     checks.check_config(config)
+    build.check(config)
     cluster.check(config)
     origin = folder.find(
         config.init_from or config.model.path, command=config.init_command
@@ -55,7 +56,7 @@ def check(config: Any, workdir: str) -> str:
 
 def sft(config: Any, workdir: str, origin: str) -> str:
     """Runs the SFT stage and returns the exported folder."""
-    learner = _learner(config)
+    learner = _actor(Learner, config, "learner")
     ray.get(learner.start.remote(config, workdir, origin, config.sft.steps))
     writer = metrics.Writer(
         workdir, stage="sft", total=config.sft.steps, show=_SHOWN["sft"]
@@ -69,10 +70,7 @@ def sft(config: Any, workdir: str, origin: str) -> str:
 
 def grpo(config: Any, workdir: str, origin: str, crew: Crew) -> str:
     """Runs the RL stage with the crew's workers and returns the exported folder."""
-    learner, queue = (
-        _learner(config),
-        Queue.options(**cluster.options(config, "ledger")).remote(),
-    )
+    learner, queue = _actor(Learner, config, "learner"), _actor(Queue, config, "ledger")
     steps = config.algo.iterations * config.algo.ppo_epochs
     start = learner.start.remote(config, workdir, origin, steps)
     if crew.serving is None:
@@ -102,9 +100,10 @@ def _supervised(
         (ref,), _ = ray.wait([stream, *serving], num_returns=1)
         if ref is stream:
             try:
-                yield ray.get(next(stream))
+                told: Any = ray.get(next(stream))
             except StopIteration:
                 return
+            yield told
             continue
         name = serving.pop(ref)
         try:
@@ -149,11 +148,11 @@ class _News:
         return told
 
 
-def _learner(config: Any) -> Any:
-    return Learner.options(**cluster.options(config, "learner")).remote()
+def _actor(kind: Any, config: Any, role: str) -> Any:
+    return kind.options(**cluster.options(config, role)).remote()
 
 
 def _end(learner: Any) -> str:
-    exported = ray.get(learner.export.remote())
+    exported: Any = ray.get(learner.export.remote())
     ray.kill(learner)
     return exported

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
+import ray.exceptions
 
 from openwebrl_jax.core import types
-from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.policy import remote
 from openwebrl_jax.rollout import build, ledger, store
-from openwebrl_jax.runtime.serving import RemoteSampler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,3 +115,24 @@ class Worker:
             cause=reward.cause or trajectory.cause,
             turns=len(trajectory.turns),
         )
+
+
+class RemoteSampler:
+    """A `types.Sampler` that speaks through the serving actor."""
+
+    def __init__(self, serving: Any, timeout_s: float):
+        self._serving = serving
+        self._timeout_s = timeout_s
+
+    async def sample(self, request: types.SampleRequest) -> types.Reply:
+        """Raises Failure(SAMPLER_UNAVAILABLE) when the actor is gone."""
+        try:
+            return await self._serving.sample.remote(request)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except ray.exceptions.RayError as error:
+            raise Failure(Cause.SAMPLER_UNAVAILABLE, str(error)) from error
+
+    async def release(self, episode_id: str) -> None:
+        """Best effort: a lost actor has nothing to release."""
+        self._serving.release.remote(episode_id)
