@@ -1,7 +1,6 @@
 """Collects what is said on MiniWoB++ pages, for the tiny tokenizer to learn from.
 
-python -m launch.make_corpus --config=configs/mt_sft.py:tiny \\
-    --out=configs/tiny_model/corpus.txt
+python -m launch.make_corpus --config=configs/mt_sft.py:tiny
 
 Oracles play training seeds; requests, thoughts and feedback become lines. Pages whose
 words are random letters are left out: no two of them are alike.
@@ -20,8 +19,8 @@ from openwebrl_jax.rollout import build
 from openwebrl_jax.tasks import miniwob
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Experiment.")
-_OUT = flags.DEFINE_string("out", None, "File to write.")
-flags.mark_flags_as_required(["config", "out"])
+_OUT = flags.DEFINE_string("out", "configs/tiny_model/corpus.txt", "File to write.")
+flags.mark_flag_as_required("config")
 
 PAGES = "click-button click-button-sequence click-collapsible-nodelay click-color"
 PAGES += " click-dialog click-dialog-2 click-link click-tab click-test click-test-2"
