@@ -1,0 +1,49 @@
+"""What is drawn follows the rule, row by row; what was never allowed never comes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from openwebrl_jax.core import types
+from openwebrl_jax.models import head
+from openwebrl_jax.policy import generate
+
+
+def test_draws_follow_the_distribution_and_tell_its_log_probs():
+    logits_V = jnp.array([1.0, 0.0, -1.0, 2.0])
+    p_V = np.asarray(jax.nn.softmax(logits_V))
+    B = 20_000
+    token_B, logp_B = jax.jit(generate.draw)(
+        jnp.tile(logits_V, (B, 1)),
+        jax.random.split(jax.random.key(0), B),
+        jnp.zeros(B, bool),
+    )
+    share_V = np.bincount(token_B, minlength=4) / B
+    np.testing.assert_allclose(share_V, p_V, atol=4 * 0.5 / B**0.5)
+    np.testing.assert_allclose(logp_B, np.log(p_V)[token_B], atol=1e-6)
+
+
+def test_a_greedy_row_takes_the_greatest_and_keeps_the_log_prob():
+    logits_BV = jnp.array([[0.0, 0.1, 0.05], [0.0, 0.1, 0.05]])
+    key_B = jax.random.split(jax.random.key(3), 2)
+    for seed in range(20):
+        key_B = jax.random.split(jax.random.key(seed), 2)
+        token_B, logp_B = generate.draw(logits_BV, key_B, jnp.array([True, False]))
+        assert token_B[0] == 1
+        np.testing.assert_allclose(logp_B[0], jax.nn.log_softmax(logits_BV[0])[1])
+
+
+def test_forbidden_ids_never_come_even_when_the_logits_favour_them():
+    rule = types.SamplingRule(temperature=1.0, forbidden_ids=(1, 3))
+    table_VD = jnp.array([[0.0], [100.0], [1.0], [1000.0]])
+    B = 2000
+    logits_BV = head.sample_logits(jnp.ones((B, 1)), table_VD, rule)
+    for is_greedy in (False, True):
+        token_B, logp_B = generate.draw(
+            logits_BV,
+            jax.random.split(jax.random.key(0), B),
+            jnp.full(B, is_greedy),
+        )
+        assert not np.isin(token_B, rule.forbidden_ids).any()
+        allowed = np.log(np.exp([0.0, 1.0]) / np.exp([0.0, 1.0]).sum())
+        np.testing.assert_allclose(logp_B, allowed[(token_B == 2) * 1], rtol=1e-5)
