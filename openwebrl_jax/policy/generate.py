@@ -232,8 +232,8 @@ def prefill(
 def draw(logits_BV: jax.Array, key_B: jax.Array, is_greedy_B: jax.Array):
     """Draws one token a row by the Gumbel trick, or the greatest; with its log-prob.
 
-    A forbidden id is at -inf and stays there under any noise, which drawing by the
-    inverse of the cumulative sum would not promise at its rounded upper end.
+    No noise lifts a forbidden id from where the rule puts it. The inverse of the
+    cumulative sum would not promise that at its rounded upper end.
     """
     width = logits_BV.shape[-1:]
     noise_BV = jax.vmap(lambda key: jax.random.gumbel(key, width))(key_B)

@@ -28,7 +28,14 @@ from openwebrl_jax.tokens import chat as chats
 from openwebrl_jax.tokens import images
 
 # What `stats` counts; rows / replies is the padding of batches.
-_COUNTED = ("batches", "replies", "rows", "prompt_tokens", "reply_tokens", "busy_s")
+_COUNTED: tuple[str, ...] = (
+    "batches",
+    "replies",
+    "rows",
+    "prompt_tokens",
+    "reply_tokens",
+    "busy_s",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +203,7 @@ class Sampler:
             arrays = jax.device_put(arrays, _beside(self._params))
             drawn = self._programs.generate(self._params, self._store.arrays, arrays)
             return jax.device_get(drawn)
-        except BaseException:
+        except Exception:
             self._store.forget()  # its arrays may be gone with the program that failed
             raise
 
