@@ -33,8 +33,9 @@ _SWITCHES = (
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--no-first-run",
-    "--force-color-profile=srgb",
+    "--force-color-profile=srgb",  # these three: equal pages give equal pixels
     "--font-render-hinting=none",
+    "--disable-partial-raster",
 )
 
 
@@ -184,6 +185,7 @@ class Pool:
         self.config = config
         self.hosts = dict(hosts)
         self._current: Browser | None = None
+        self._starting: asyncio.Future[Browser] | None = None
         self._retired: list[Browser] = []
         self._lock = asyncio.Lock()
 
@@ -199,7 +201,7 @@ class Pool:
                 self._current = None
                 await self._sweep()
             if self._current is None:
-                self._current = await Browser.launch(self.config, self.hosts)
+                self._current = await self._launched()
             self._current.episodes += 1
             return self._current
 
@@ -212,11 +214,26 @@ class Pool:
     async def close(self) -> None:
         """Ends every Chromium of the pool, with whatever still runs in it."""
         async with self._lock:
-            for browser in [*self._retired, self._current]:
-                if browser:
-                    await browser.close()
+            if self._starting:
+                self._retired.append(await self._launched())
+            if self._current:
+                self._retired.append(self._current)
+            for browser in self._retired:
+                await browser.close()
             self._current = None
             self._retired = []
+
+    async def _launched(self) -> Browser:
+        # An episode that is cancelled meanwhile leaves the start to the next one: a
+        # Chromium of which nobody knows would never be closed.
+        if self._starting is None:
+            launch = Browser.launch(self.config, self.hosts)
+            self._starting = asyncio.ensure_future(launch)
+        try:
+            return await asyncio.shield(self._starting)
+        finally:
+            if self._starting.done():
+                self._starting = None
 
     def _is_fit(self, browser: Browser) -> bool:
         is_worn = browser.episodes >= self.config.recycle_episodes

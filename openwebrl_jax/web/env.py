@@ -6,6 +6,7 @@ bring about makes its slot void. A Chromium that died is BROWSER_CRASH at any ti
 """
 
 import asyncio
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -57,6 +58,7 @@ class BrowserEnv:
         self._answer = ""
         self._facts: dict[str, Any] = {}
         self._reopenings = 0
+        self._is_cut = False
 
     async def reset(self, task: Task) -> tuple[Task, Observation]:
         """Opens the task on a fresh context, or on its warm page if it is resettable.
@@ -72,29 +74,33 @@ class BrowserEnv:
         chromium = await self._pool.lease()
         await self._enter(chromium, task)
         try:
-            report = await self._open(task)
-            self._start_url = report["url"]
-            made = report["made"] if isinstance(report["made"], dict) else {}
-            intent = made.get("intent", task.intent)
-            return dataclasses.replace(task, intent=intent), await self._observe()
+            with self._unbroken():
+                report = await self._open(task)
+                self._start_url = report["url"]
+                observation = await self._observe()
         except Trouble as trouble:
             await self._leave()
             cause = _cause_at_reset(trouble)
             raise Failure(cause, f"{task.start_url}: {trouble.detail}") from trouble
+        made = report["made"] if isinstance(report["made"], dict) else {}
+        intent = str(made.get("intent", task.intent))
+        return dataclasses.replace(task, intent=intent), observation
 
     async def step(self, calls: tuple[ToolCall, ...]) -> Step:
         """Runs calls in order; the episode's end, once reached, is kept."""
         told: list[Feedback] = []
         asked_s = 0.0
-        for call in calls:
-            if self._cause is not None:
-                break
-            line, call_asked_s = await self._call(call)
-            asked_s += call_asked_s
-            if line is not None:
-                told.append(line)
+        with self._unbroken():
+            for call in calls:
+                if self._cause is not None:
+                    break
+                line, call_asked_s = await self._call(call)
+                asked_s += call_asked_s
+                if line is not None:
+                    told.append(line)
+            observation = await self._observe()
         return Step(
-            observation=await self._observe(),
+            observation=observation,
             feedback=tuple(told),
             cause=self._cause,
             answer=self._answer,
@@ -104,20 +110,26 @@ class BrowserEnv:
 
     async def facts(self, script: str) -> Any:
         """What a page function returns, on a page that was opened anew if need be."""
-        try:
-            return await self._active.evaluate(pages.call(script))
-        except Trouble as trouble:
-            if trouble.kind == "script":
-                raise Failure(Cause.PAGE_CRASH, trouble.detail) from trouble
-            await self._reopen()
-        try:
-            return await self._active.evaluate(pages.call(script))
-        except Trouble as trouble:
-            raise Failure(Cause.PAGE_CRASH, trouble.detail) from trouble
+        with self._unbroken():
+            for is_last in (False, True):
+                try:
+                    return await self._active.evaluate(pages.call(script))
+                except Trouble as trouble:
+                    if is_last or trouble.kind == "script":
+                        raise Failure(Cause.PAGE_CRASH, trouble.detail) from trouble
+                await self._reopen()
 
     async def close(self) -> None:
         """Closes the context; the pool's Chromium stays."""
         await self._leave()
+
+    @contextlib.contextmanager
+    def _unbroken(self):
+        # What is broken off in here (cancelled, say) may leave commands that Chromium
+        # still carries out: such a context serves no further episode.
+        self._is_cut = True
+        yield
+        self._is_cut = False
 
     # ---- reset ---------------------------------------------------------------------
 
@@ -136,7 +148,8 @@ class BrowserEnv:
     async def _enter(self, chromium: browser.Browser, task: Task) -> None:
         """Has a context of this Chromium, fresh unless both episodes can share it."""
         is_usable = self._tabs is not None and self._tabs.chromium is chromium
-        if not (is_usable and self._is_shared and task.is_resettable):
+        is_shared = self._is_shared and task.is_resettable and not self._is_cut
+        if not (is_usable and is_shared):
             await self._leave()
             context = await chromium.new_context()
             self._tabs = Tabs(context, chromium, self._config)
@@ -175,7 +188,7 @@ class BrowserEnv:
         self._shown.show(page)
         self._shown.begin()
         # The pointer still rests where the last episode clicked, and would hover.
-        away = page.send("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
+        away = page.send("Input.dispatchMouseEvent", type="mouseMoved", x=-1, y=-1)
         made = settle.start(page, task, is_fresh=False, config=self._config)
         report, _ = await asyncio.gather(made, away)
         return report

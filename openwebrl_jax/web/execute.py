@@ -6,7 +6,6 @@ becomes `failed` feedback. Coordinates are 0..1000 on each axis and become pixel
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ SCALE = 1000
 _KEYED = 100  # characters typed key by key; the rest of a text goes in at once
 _TEXT_LIMIT = 20_000
 _PRESSES = 50
+_HUGE = 1e300
 _SLOWEST_KEY_S = 0.1
 _AXES = {"down": (0, 1), "up": (0, -1), "right": (1, 0), "left": (-1, 0)}
 
@@ -84,9 +84,7 @@ def _plan_click(arguments, place) -> Plan:
         arguments.get("point_2d"), place.config.width_px, place.config.height_px
     )
     clicks = _number(arguments, "clicks", 1, 1, 3)
-    button = arguments.get("button", "left")
-    if button not in ("left", "right", "middle"):
-        raise Refusal(f"button is left, right or middle, got {button!r}")
+    button = _choice(arguments, "button", ("left", "right", "middle"))
     kept = {"clicks": int(clicks), "button": button}
     return Plan(tool="click", arguments=kept, point=point)
 
@@ -207,9 +205,7 @@ def _plan_scroll(arguments, place) -> Plan:
     point_2d = arguments.get("point_2d")
     middle = [SCALE / 2, SCALE / 2]
     point = to_pixels(middle if point_2d is None else point_2d, width_px, height_px)
-    direction = arguments.get("direction", "down")
-    if direction not in _AXES:
-        raise Refusal(f"direction is up, down, left or right, got {direction!r}")
+    direction = _choice(arguments, "direction", tuple(_AXES))
     amount = _number(arguments, "amount", 0.5, 0.0, 1.0)
     kept = {"direction": direction, "amount": amount}
     return Plan(tool="scroll", arguments=kept, point=point)
@@ -307,7 +303,15 @@ async def _timed(work: Awaitable) -> tuple[Any, float]:
 
 def _is_number(value: Any) -> bool:
     is_real = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_real and math.isfinite(value)
+    return is_real and -_HUGE < value < _HUGE  # so neither infinite nor NaN
+
+
+def _choice(arguments, name: str, known: tuple[str, ...]) -> str:
+    """One of the known words; the first is the default."""
+    value = arguments.get(name, known[0])
+    if value not in known:
+        raise Refusal(f"{name} is one of {', '.join(known)}, got {value!r}")
+    return value
 
 
 def _number(arguments, name: str, default: float, least: float, most: float) -> float:

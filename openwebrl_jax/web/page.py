@@ -6,6 +6,7 @@ that died or does not answer is Failure(BROWSER_CRASH) at once.
 """
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import Awaitable
@@ -132,15 +133,16 @@ class Page:
                 # An error page that still loads cuts the first try short.
                 if "interrupted by another" in trouble.detail and not is_last:
                     continue
-                if trouble.kind in ("hung", "net"):
-                    await self.stop()
+                if trouble.kind == "hung":
+                    await self._stop()
                 raise
             return response.status if response else 0
         raise AssertionError("the last try returns or raises")
 
-    async def stop(self) -> None:
+    async def _stop(self) -> None:
         """Stops loading: a page with a pending navigation answers nothing."""
-        await self.send("Page.stopLoading", self._config.capture_timeout_s)
+        with contextlib.suppress(Trouble):  # the goto's own trouble tells more
+            await self.send("Page.stopLoading", self._config.capture_timeout_s)
 
     async def wait_loaded(self) -> None:
         """Waits for a document that is on its way to be there."""
@@ -235,7 +237,5 @@ def literal(value: Any) -> str:
 
 
 async def _within(work: Awaitable, limit_s: float) -> None:
-    try:
+    with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(work, limit_s)
-    except TimeoutError:
-        pass

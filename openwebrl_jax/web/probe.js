@@ -7,7 +7,7 @@
   const after_ms = window.setTimeout.bind(window);
   const now = performance.now.bind(performance);
   const QUIET_TAGS = new Set(['SCRIPT', 'STYLE', 'LINK', 'META', 'HEAD', 'TITLE']);
-  const NOISE = 3; // changes between two actions that make an element a ticker
+  const NOISE = 3; // that many of them make an element a clock, a banner, an ad
   const SAMPLES = 32;
   const ACTORS = 'a[href],button,input,select,textarea,label,summary,option,' +
     '[onclick],[contenteditable=""],[contenteditable=true],' +
@@ -20,26 +20,31 @@
     week: 'YYYY-Www', 'datetime-local': 'YYYY-MM-DDTHH:MM', color: '#rrggbb'};
 
   // ---- what changes -----------------------------------------------------------
-  let isActing = false, changes = 0, styles = 0, lastChange = 0, isLeaving = false;
-  let added = [], hit = null, scrolls = [], ticks = new WeakMap();
+  const none = () => ({changes: 0, styles: 0, added: []});
+  let isActing = false, lastChange = 0, isLeaving = false, hit = null, scrolls = [];
+  let done = none(), late = none(); // of the action, and since it was looked at
+  const ticks = new WeakMap(); // element -> changes that no action asked for
 
   const note = (records) => {
+    const ticked = new Set();
     for (const record of records) {
       const element = record.target.nodeType === 1 ? record.target
         : record.target.parentElement;
       if (element && QUIET_TAGS.has(element.tagName)) continue;
-      if (!isActing) {
-        if (element) ticks.set(element, (ticks.get(element) || 0) + 1);
-        continue;
-      }
       if (element && ticks.get(element) >= NOISE) continue;
+      if (!isActing && element && !ticked.has(element)) {
+        ticks.set(element, (ticks.get(element) || 0) + 1);
+        ticked.add(element);
+      }
       const nodes = [...record.addedNodes].filter((n) => !QUIET_TAGS.has(n.tagName));
       const gone = [...record.removedNodes].filter((n) => !QUIET_TAGS.has(n.tagName));
       if (record.type === 'childList' && !nodes.length && !gone.length) continue;
       lastChange = now();
-      if (record.attributeName === 'class' || record.attributeName === 'style') styles++;
-      else changes++;
-      for (const node of nodes) if (added.length < SAMPLES) added.push(node);
+      const into = isActing ? done : late;
+      if (record.attributeName === 'class' || record.attributeName === 'style') {
+        into.styles++;
+      } else into.changes++;
+      into.added.push(...nodes.slice(0, SAMPLES - into.added.length));
     }
   };
   const observer = new MutationObserver(note);
@@ -86,7 +91,7 @@
       return cut(e.placeholder || e.name || e.id);
     }
     const text = e.matches(ACTORS) ? e.innerText : ownText(e);
-    return cut(text || e.alt || e.title || e.id);
+    return cut(text) || cut(e.alt || e.title || e.id);
   };
   const named = (e) => {
     const name = nameOf(e);
@@ -201,7 +206,7 @@
   };
   const appeared = () => {
     const seen = [];
-    for (const node of added) {
+    for (const node of done.added) {
       const element = node.nodeType === 1 ? node : node.parentElement;
       if (element && !seen.includes(element) && isSeen(element)) seen.push(element);
     }
@@ -216,8 +221,8 @@
     home: '',
     before(point, isScroll) {
       observer.takeRecords();
-      changes = styles = 0;
-      added = [];
+      done = none();
+      late = none();
       hit = null;
       isLeaving = false;
       isActing = true;
@@ -238,6 +243,14 @@
         await new Promise((done) => after_ms(done, left_ms));
       }
     },
+    resume() { // the action goes on: what came since the last look is its doing
+      note(observer.takeRecords());
+      done.changes += late.changes;
+      done.styles += late.styles;
+      done.added.push(...late.added);
+      late = none();
+      isActing = true;
+    },
     freeze() { // what follows is not the action's doing
       note(observer.takeRecords());
       isActing = false;
@@ -245,15 +258,13 @@
     after() {
       observer.takeRecords();
       const names = appeared();
-      const report = {...page(), leaving: isLeaving, changes, styles,
+      return {...page(), leaving: isLeaving, changes: done.changes,
+        styles: done.styles,
         appeared: names.slice(0, 3), more: Math.max(0, names.length - 3),
         focus: describeFocus(), scrolls: scrolls.map(position),
         state: hit && hit.isConnected ? stateOf(hit) : null,
         chosen: hit && hit.tagName === 'SELECT' && hit.selectedOptions.length
           ? cut(hit.selectedOptions[0].text) : ''};
-      added = [];
-      ticks = new WeakMap();
-      return report;
     },
     selectAll() {
       const element = focused();

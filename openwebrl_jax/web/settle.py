@@ -72,9 +72,9 @@ async def after(tabs: Tabs, end: str, config) -> tuple[dict, Any]:
     """
     clock = asyncio.get_running_loop().time
     latest = clock() + config.settle_cap_s
-    for _ in range(_LOOKS):
+    for look in range(_LOOKS):
         page = tabs.active
-        report = await _look(page, end, config)
+        report = await _look(page, end, look > 0, config)
         seen = report["seen"] or _blank(page)
         page.url, page.title = seen["url"], seen["title"]
         if (report["ended"] or {}).get("is_done"):
@@ -85,12 +85,13 @@ async def after(tabs: Tabs, end: str, config) -> tuple[dict, Any]:
     return seen, report["ended"]
 
 
-async def _look(page: Page, end: str, config) -> dict:
+async def _look(page: Page, end: str, is_again: bool, config) -> dict:
     return await page.evaluate(
         f"""(async () => {{
           {_end(end)}
           const probe = window.__probe;
           if (!probe) return {{ended: await end(), seen: null}};
+          {"probe.resume();" if is_again else ""}
           {_settle(config)}
           const ended = await end();
           return {{ended, seen: probe.after()}};
