@@ -57,7 +57,7 @@ def angles(sizes: DecoderSizes, positions_3BL):
     return position_BLk * layers.broad(turn_k, position_BLk)
 
 
-def apply_layer(layer: Layers, sizes: DecoderSizes, x_BLD, angle_BLk, attend: Callable):
+def apply_layer(layer: Layers, sizes: DecoderSizes, x_BLD, turn, attend: Callable):
     """One pre-norm layer; `attend(q, k, v)` decides what each query sees."""
     B, L, _ = x_BLD.shape
     eps, K = sizes.norm_eps, sizes.head_width
@@ -65,8 +65,8 @@ def apply_layer(layer: Layers, sizes: DecoderSizes, x_BLD, angle_BLk, attend: Ca
     q_BLHK = (h_BLD @ layer.q[...]).reshape(B, L, sizes.heads, K)
     k_BLGK = (h_BLD @ layer.k[...]).reshape(B, L, sizes.kv_heads, K)
     v_BLGK = (h_BLD @ layer.v[...]).reshape(B, L, sizes.kv_heads, K)
-    q_BLHK = layers.rotate(layers.rms_norm(q_BLHK, layer.q_norm[...], eps), angle_BLk)
-    k_BLGK = layers.rotate(layers.rms_norm(k_BLGK, layer.k_norm[...], eps), angle_BLk)
+    q_BLHK = layers.rotate(layers.rms_norm(q_BLHK, layer.q_norm[...], eps), turn)
+    k_BLGK = layers.rotate(layers.rms_norm(k_BLGK, layer.k_norm[...], eps), turn)
     x_BLD = (
         x_BLD
         + attend(q_BLHK, layers.head_major(k_BLGK), layers.head_major(v_BLGK))

@@ -6,10 +6,13 @@ K head width, N = layers that are stacked. Modules only declare their parameters
 """
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+
+UNROLL = 4  # layers
 
 
 def declare(shape, axes, *, mean=0.0, std=0.0) -> nnx.Param:
@@ -31,6 +34,19 @@ def kernel(shape, axes) -> nnx.Param:
 def at(stack, index):
     """One layer (int) or some (slice) of a module of stacked parameters."""
     return jax.tree.map(lambda leaf: leaf[index], stack)
+
+
+def run(layer, x, stack, count: int, *, remat: bool):
+    """x through `count` layers: layer(x, one) -> x, with one layer of the stack each.
+
+    A few layers are written out: a loop would copy what the backward pass needs.
+    """
+    layer = jax.checkpoint(layer) if remat else layer
+    if count <= UNROLL:
+        for i in range(count):
+            x = layer(x, at(stack, i))
+        return x
+    return jax.lax.scan(lambda x, one: (layer(x, one), None), x, stack)[0]
 
 
 def broad(vector_D, x_BLD):
@@ -67,18 +83,27 @@ def frequencies(pairs: int, theta: float):
     return theta ** -(jnp.arange(pairs, dtype=jnp.float32) / pairs)
 
 
-def rotate(x_BLHK, angle_BLk):
+class Turn(NamedTuple):
+    """Cosine and signed sine of each pair's angle, made once for all layers."""
+
+    cos: jax.Array  # [B, L, 1, 1, K / 2]
+    sin: jax.Array  # [B, L, 1, 2, K / 2]
+
+
+def turn(angle_BLk) -> Turn:
+    """The Turn of these angles."""
+    angle_BL11k = angle_BLk[:, :, None, None]
+    sin_BL11k = jnp.sin(angle_BL11k)
+    sin_BL12k = jnp.concatenate([-sin_BL11k, sin_BL11k], axis=-2)
+    return Turn(jnp.cos(angle_BL11k), sin_BL12k)
+
+
+def rotate(x_BLHK, turn: Turn):
     """Rotary embedding: value i is paired with value i + K/2, turned by angle i."""
-    first_BLHk, second_BLHk = jnp.split(x_BLHK.astype(jnp.float32), 2, axis=-1)
-    cos_BL1k, sin_BL1k = jnp.cos(angle_BLk)[:, :, None], jnp.sin(angle_BLk)[:, :, None]
-    turned_BLHK = jnp.concatenate(
-        [
-            first_BLHk * cos_BL1k - second_BLHk * sin_BL1k,
-            second_BLHk * cos_BL1k + first_BLHk * sin_BL1k,
-        ],
-        axis=-1,
-    )
-    return turned_BLHK.astype(x_BLHK.dtype)
+    pairs = (*x_BLHK.shape[:-1], 2, x_BLHK.shape[-1] // 2)
+    x_BLH2k = x_BLHK.astype(jnp.float32).reshape(pairs)
+    y_BLH2k = x_BLH2k * turn.cos + x_BLH2k[..., ::-1, :] * turn.sin
+    return y_BLH2k.reshape(x_BLHK.shape).astype(x_BLHK.dtype)
 
 
 def head_major(x_BLHK):

@@ -35,49 +35,49 @@ _BLOCK = _TOWER + "blocks.{}."
 _MERGER = _TOWER + "merger."
 _TAP = _TOWER + "deepstack_merger_list.{}."
 
-# Ours, theirs, and how theirs becomes ours: `same`, `turn` (torch keeps matrices as
+# Ours, theirs, and how theirs becomes ours: `same`, `flip` (torch keeps matrices as
 # [out, in]) or `patch` (a convolution as wide as its step is a matrix). A name with
 # {} stands for one tensor a layer; ours are stacked on the first axis.
 TABLE = (
     ("decoder.embed", _TEXT + "embed_tokens.weight", "same"),
     ("decoder.norm", _TEXT + "norm.weight", "same"),
     ("decoder.layers.attn_norm", _LAYER + "input_layernorm.weight", "same"),
-    ("decoder.layers.q", _LAYER + "self_attn.q_proj.weight", "turn"),
-    ("decoder.layers.k", _LAYER + "self_attn.k_proj.weight", "turn"),
-    ("decoder.layers.v", _LAYER + "self_attn.v_proj.weight", "turn"),
+    ("decoder.layers.q", _LAYER + "self_attn.q_proj.weight", "flip"),
+    ("decoder.layers.k", _LAYER + "self_attn.k_proj.weight", "flip"),
+    ("decoder.layers.v", _LAYER + "self_attn.v_proj.weight", "flip"),
     ("decoder.layers.q_norm", _LAYER + "self_attn.q_norm.weight", "same"),
     ("decoder.layers.k_norm", _LAYER + "self_attn.k_norm.weight", "same"),
-    ("decoder.layers.out", _LAYER + "self_attn.o_proj.weight", "turn"),
+    ("decoder.layers.out", _LAYER + "self_attn.o_proj.weight", "flip"),
     ("decoder.layers.mlp_norm", _LAYER + "post_attention_layernorm.weight", "same"),
-    ("decoder.layers.gate", _LAYER + "mlp.gate_proj.weight", "turn"),
-    ("decoder.layers.up", _LAYER + "mlp.up_proj.weight", "turn"),
-    ("decoder.layers.down", _LAYER + "mlp.down_proj.weight", "turn"),
+    ("decoder.layers.gate", _LAYER + "mlp.gate_proj.weight", "flip"),
+    ("decoder.layers.up", _LAYER + "mlp.up_proj.weight", "flip"),
+    ("decoder.layers.down", _LAYER + "mlp.down_proj.weight", "flip"),
     ("vision.patch", _TOWER + "patch_embed.proj.weight", "patch"),
     ("vision.patch_bias", _TOWER + "patch_embed.proj.bias", "same"),
     ("vision.table", _TOWER + "pos_embed.weight", "same"),
     ("vision.blocks.attn_norm_scale", _BLOCK + "norm1.weight", "same"),
     ("vision.blocks.attn_norm_bias", _BLOCK + "norm1.bias", "same"),
-    ("vision.blocks.qkv", _BLOCK + "attn.qkv.weight", "turn"),
+    ("vision.blocks.qkv", _BLOCK + "attn.qkv.weight", "flip"),
     ("vision.blocks.qkv_bias", _BLOCK + "attn.qkv.bias", "same"),
-    ("vision.blocks.out", _BLOCK + "attn.proj.weight", "turn"),
+    ("vision.blocks.out", _BLOCK + "attn.proj.weight", "flip"),
     ("vision.blocks.out_bias", _BLOCK + "attn.proj.bias", "same"),
     ("vision.blocks.mlp_norm_scale", _BLOCK + "norm2.weight", "same"),
     ("vision.blocks.mlp_norm_bias", _BLOCK + "norm2.bias", "same"),
-    ("vision.blocks.up", _BLOCK + "mlp.linear_fc1.weight", "turn"),
+    ("vision.blocks.up", _BLOCK + "mlp.linear_fc1.weight", "flip"),
     ("vision.blocks.up_bias", _BLOCK + "mlp.linear_fc1.bias", "same"),
-    ("vision.blocks.down", _BLOCK + "mlp.linear_fc2.weight", "turn"),
+    ("vision.blocks.down", _BLOCK + "mlp.linear_fc2.weight", "flip"),
     ("vision.blocks.down_bias", _BLOCK + "mlp.linear_fc2.bias", "same"),
     ("vision.merger.norm_scale", _MERGER + "norm.weight", "same"),
     ("vision.merger.norm_bias", _MERGER + "norm.bias", "same"),
-    ("vision.merger.up", _MERGER + "linear_fc1.weight", "turn"),
+    ("vision.merger.up", _MERGER + "linear_fc1.weight", "flip"),
     ("vision.merger.up_bias", _MERGER + "linear_fc1.bias", "same"),
-    ("vision.merger.down", _MERGER + "linear_fc2.weight", "turn"),
+    ("vision.merger.down", _MERGER + "linear_fc2.weight", "flip"),
     ("vision.merger.down_bias", _MERGER + "linear_fc2.bias", "same"),
     ("vision.tap_mergers.norm_scale", _TAP + "norm.weight", "same"),
     ("vision.tap_mergers.norm_bias", _TAP + "norm.bias", "same"),
-    ("vision.tap_mergers.up", _TAP + "linear_fc1.weight", "turn"),
+    ("vision.tap_mergers.up", _TAP + "linear_fc1.weight", "flip"),
     ("vision.tap_mergers.up_bias", _TAP + "linear_fc1.bias", "same"),
-    ("vision.tap_mergers.down", _TAP + "linear_fc2.weight", "turn"),
+    ("vision.tap_mergers.down", _TAP + "linear_fc2.weight", "flip"),
     ("vision.tap_mergers.down_bias", _TAP + "linear_fc2.bias", "same"),
     ("head", "lm_head.weight", "same"),
 )
@@ -88,7 +88,7 @@ class Place:
     """Where one parameter lies in the files.
 
     Example: decoder.layers.q [2, 64, 48] is two tensors of shape (48, 64) whose form
-    is `turn`.
+    is `flip`.
     """
 
     names: tuple[str, ...]  # one a layer, or the only one
@@ -134,17 +134,22 @@ def save_model(
     if folder.resolve() != source.resolve():
         for path in _companions(source):
             shutil.copyfile(path, folder / path.name)
-    params = nnx.split(model, nnx.Param)[1]
-    places = _places(sizes, params)
-    tensors = {}
-    for path, param in nnx.to_flat_state(params):
-        tensors |= _tensors(places[".".join(map(str, path))], np.asarray(param[...]))
+    tensors = to_tensors(sizes, nnx.split(model, nnx.Param)[1])
     dtype = str(next(iter(tensors.values())).dtype)
     _write_config(folder, source, dtype)
     # Renamed when whole: a run that dies here leaves no truncated file.
     part = folder / (WEIGHTS + ".part")
     safetensors.numpy.save_file(tensors, part, metadata={"format": "pt"})
     os.replace(part, folder / WEIGHTS)
+
+
+def to_tensors(sizes: Sizes, params: nnx.State) -> dict[str, np.ndarray]:
+    """Parameters, or anything shaped like them, under the names of the files."""
+    places = _places(sizes, params)
+    tensors = {}
+    for path, param in nnx.to_flat_state(params):
+        tensors |= _tensors(places[".".join(map(str, path))], np.asarray(param[...]))
+    return tensors
 
 
 class Files:
@@ -222,7 +227,7 @@ def _place(sizes: Sizes, shape: tuple[int, ...], theirs: str, form: str) -> Plac
 def _file_shape(sizes: Sizes, shape: tuple[int, ...], form: str) -> tuple[int, ...]:
     if form == "patch":
         return (shape[1], *sizes.vision.patch_shape)
-    return shape[::-1] if form == "turn" else shape
+    return shape[::-1] if form == "flip" else shape
 
 
 def _check_names(sizes: Sizes, places: Mapping[str, Place], files: Files) -> None:

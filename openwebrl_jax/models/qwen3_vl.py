@@ -81,7 +81,7 @@ def forward(
     A token sees the earlier tokens of its own segment and itself.
     """
     sizes = model.sizes.decoder
-    angle_BLk = decoders.angles(sizes, positions_3BL)
+    turn = layers.turn(decoders.angles(sizes, positions_3BL))
     L = ids_BL.shape[1]
     causal_1LL = jnp.tril(jnp.ones((1, L, L), bool))
     mask_BLL = causal_1LL & (segment_BL[:, :, None] == segment_BL[:, None])
@@ -90,22 +90,19 @@ def forward(
         return layers.attend(q_BLHK, k_BGLK, v_BGLK, mask_BLL)
 
     def layer(x_BLD, one):
-        return decoders.apply_layer(one, sizes, x_BLD, angle_BLk, attend), None
+        return decoders.apply_layer(one, sizes, x_BLD, turn, attend)
 
     def tapped_layer(x_BLD, one_and_tap):
         one, tap_ND = one_and_tap
-        x_BLD, _ = layer(x_BLD, one)
-        return x_BLD + pick(tap_ND, image_index_BL), None
+        return layer(x_BLD, one) + pick(tap_ND, image_index_BL)
 
-    if remat:
-        layer, tapped_layer = jax.checkpoint(layer), jax.checkpoint(tapped_layer)
     x_BLD = embed(model, ids_BL, image_index_BL, features)
-    stack, taps = model.decoder.layers, 0
+    taps = 0 if features is None else features.deepstack.shape[0]
     if features is not None:
-        taps = features.deepstack.shape[0]
-        tapped = (layers.at(stack, slice(0, taps)), features.deepstack)
-        x_BLD, _ = jax.lax.scan(tapped_layer, x_BLD, tapped)
-    x_BLD, _ = jax.lax.scan(layer, x_BLD, layers.at(stack, slice(taps, None)))
+        tapped = layers.at(model.decoder.layers, slice(0, taps)), features.deepstack
+        x_BLD = layers.run(tapped_layer, x_BLD, tapped, taps, remat=remat)
+    rest = layers.at(model.decoder.layers, slice(taps, None))
+    x_BLD = layers.run(layer, x_BLD, rest, sizes.layers - taps, remat=remat)
     return layers.rms_norm(x_BLD, model.decoder.norm[...], sizes.norm_eps)
 
 
@@ -125,7 +122,7 @@ def extend(
     the cache's length.
     """
     sizes = model.sizes.decoder
-    angle_BLk = decoders.angles(sizes, positions_3BL)
+    turn = layers.turn(decoders.angles(sizes, positions_3BL))
     L, S = ids_BL.shape[1], cache.k[0].shape[2]
     own_BL = start_B[:, None] + jnp.arange(L)[None]
     mask_BLS = jnp.arange(S)[None, None] <= own_BL[..., None]
@@ -142,7 +139,7 @@ def extend(
     # Unrolled: a scan would copy the stacked cache at every token.
     for i in range(sizes.layers):
         one = layers.at(model.decoder.layers, i)
-        x_BLD = decoders.apply_layer(one, sizes, x_BLD, angle_BLk, attend)
+        x_BLD = decoders.apply_layer(one, sizes, x_BLD, turn, attend)
         if features is not None and i < taps:
             x_BLD = x_BLD + pick(features.deepstack[i], image_index_BL)
     hidden_BLD = layers.rms_norm(x_BLD, model.decoder.norm[...], sizes.norm_eps)

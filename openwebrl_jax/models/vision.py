@@ -78,21 +78,21 @@ def encode(
     for index_IP, weight_IP in zip(index_4IP, weight_4IP, strict=True):
         corner_IPW = tower.table[...][index_IP]
         x_IPW = x_IPW + corner_IPW * weight_IP[..., None].astype(dtype)
-    angle_IPk = _angles(sizes, position_2IP)
+    turn = layers.turn(_angles(sizes, position_2IP))
     mask_I1P = jnp.arange(patches_IPC.shape[1])[None, None] < count_I[:, None, None]
 
     def block(x_IPW, one):
-        return _block(one, sizes, x_IPW, angle_IPk, mask_I1P), None
+        return _block(one, sizes, x_IPW, turn, mask_I1P)
 
-    block = jax.checkpoint(block) if remat else block
+    def blocks(x_IPW, start, stop):
+        part = layers.at(tower.blocks, slice(start, stop))
+        return layers.run(block, x_IPW, part, stop - start, remat=remat)
+
     taps, start = [], 0
     for i, tap in enumerate(sizes.taps):
-        part = layers.at(tower.blocks, slice(start, tap + 1))
-        x_IPW, _ = jax.lax.scan(block, x_IPW, part)
+        x_IPW, start = blocks(x_IPW, start, tap + 1), tap + 1
         taps.append(_merge(layers.at(tower.tap_mergers, i), sizes, x_IPW))
-        start = tap + 1
-    part = layers.at(tower.blocks, slice(start, sizes.depth))
-    x_IPW, _ = jax.lax.scan(block, x_IPW, part)
+    x_IPW = blocks(x_IPW, start, sizes.depth)
     merged_IMD = _merge(tower.merger, sizes, x_IPW)
     empty_TIMD = jnp.zeros((0, *merged_IMD.shape), dtype)
     return merged_IMD, jnp.stack(taps) if taps else empty_TIMD
@@ -107,7 +107,7 @@ def _angles(sizes: VisionSizes, position_2IP):
     return jnp.concatenate([angle_2IPk[0], angle_2IPk[1]], axis=-1)
 
 
-def _block(block: Blocks, sizes: VisionSizes, x_IPW, angle_IPk, mask_I1P):
+def _block(block: Blocks, sizes: VisionSizes, x_IPW, turn, mask_I1P):
     """One pre-norm block; attention stays inside each image."""
     images, P, W = x_IPW.shape
     h_IPW = layers.layer_norm(
@@ -118,8 +118,8 @@ def _block(block: Blocks, sizes: VisionSizes, x_IPW, angle_IPk, mask_I1P):
     q_IPHK, k_IPHK, v_IPHK = (
         part.reshape(heads) for part in jnp.split(qkv_IPX, 3, axis=-1)
     )
-    q_IPHK = layers.rotate(q_IPHK, angle_IPk)
-    k_IPHK = layers.rotate(k_IPHK, angle_IPk)
+    q_IPHK = layers.rotate(q_IPHK, turn)
+    k_IPHK = layers.rotate(k_IPHK, turn)
     out_IPW = layers.attend(
         q_IPHK, layers.head_major(k_IPHK), layers.head_major(v_IPHK), mask_I1P
     )
