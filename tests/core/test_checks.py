@@ -15,11 +15,26 @@ ALL = [
 ]
 
 
+# Of the config under test, so that its messages do not change with the experiments.
+SIZES = {
+    "tasks.names": ("click-test", "click-tab", "focus-text", "click-link", "click-box"),
+    "algo.group": 8,
+    "sample.response_tokens": 32,
+    "sample.context_tokens": 320,
+    "sample.prompt_buckets": (128, 192, 320),
+    "batch.rows": 32,
+    "batch.lengths": (128, 192, 320),
+    "batch.loss_tokens": 32,
+    "rollout.task_timeout_s": 60.0,
+    "evaluate.episodes": 400,
+}
+
+
 def make_config(**changes):
     """A sound config of MM-GRPO with changes; `a__b` stands for the key a.b."""
     config = grpo_short.get_config("tiny")
     config.update_from_flattened_dict(
-        {key.replace("__", "."): value for key, value in changes.items()}
+        SIZES | {key.replace("__", "."): value for key, value in changes.items()}
     )
     return config
 
