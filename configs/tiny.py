@@ -6,7 +6,14 @@ changes. Numbers come from the runs in the README.
 
 from typing import Any
 
-TASKS = ("click-test", "click-dialog", "click-button", "click-tab", "focus-text")
+TASKS = (
+    "click-test",
+    "click-dialog",
+    "click-button",
+    "click-tab",
+    "focus-text",
+    "click-color",
+)
 
 
 def shrink(config: Any) -> Any:

@@ -11,7 +11,7 @@ from ml_collections import config_flags
 
 from launch import cli, make_tiny
 from openwebrl_jax.core import metrics
-from openwebrl_jax.evals import gallery, report, sheet
+from openwebrl_jax.evals import gallery, report
 from openwebrl_jax.runtime import demo
 
 _SFT = config_flags.DEFINE_config_file("sft", "configs/mt_sft.py:tiny", "SFT stage.")
@@ -33,11 +33,14 @@ def main() -> None:
         sft, rl, str(base), episodes=_EPISODES.value, error_rate=_ERROR.value
     )
     records = metrics.read(base / "rl" / "metrics.jsonl")
-    report.write_report(base, told, records, title="From SFT to RL in a real Chromium")
     played = json.loads((base / demo.AFTER).read_text())["sampled"]["episodes"]
-    episodes = gallery.pick(played, base / "evaluation" / "trajectories", count=24)
-    gallery.write_page(base / "episodes.html", episodes, title="Held-out episodes")
-    sheet.write_sheet(base / "episodes.png", episodes)
+    report.write_report(
+        base,
+        told,
+        metrics.read(base / "rl" / "metrics.jsonl"),
+        episodes=gallery.pick(played, base / "evaluation" / "trajectories", count=24),
+        title="From SFT to RL in a real Chromium",
+    )
     print(json.dumps(told))
 
 

@@ -46,6 +46,11 @@ def find(path: str, *, command: str = "") -> Path:
     return Path(huggingface_hub.snapshot_download(path))
 
 
+def check(folder: Path) -> None:
+    """Refuses a folder that cannot be loaded; touches no device."""
+    load.check_model(folder)
+
+
 def read(folder: Path) -> Policy:
     """Loads the folder; every tensor is checked by name and shape."""
     sizes, model = load.load_model(folder)

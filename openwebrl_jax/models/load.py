@@ -118,6 +118,15 @@ def load_model(
     return sizes, nnx.merge(graphdef, nnx.from_flat_state(flat))
 
 
+def check_model(folder: str | Path) -> None:
+    """Refuses what `load_model` would refuse, by the files' headers alone."""
+    sizes = load_sizes(folder)
+    places = _places(sizes, nnx.split(qwen3_vl.Model(sizes), nnx.Param)[1])
+    with Files(Path(folder)) as files:
+        _check_names(sizes, places, files)
+        _check_shapes(places, files)
+
+
 def save_model(
     folder: str | Path,
     sizes: Sizes,
