@@ -32,7 +32,6 @@ def main() -> None:
     told = demo.run(
         sft, rl, str(base), episodes=_EPISODES.value, error_rate=_ERROR.value
     )
-    records = metrics.read(base / "rl" / "metrics.jsonl")
     played = json.loads((base / demo.AFTER).read_text())["sampled"]["episodes"]
     report.write_report(
         base,
