@@ -40,7 +40,7 @@ class Update:
     mesh: Mesh
     start: Callable  # params -> sums, all 0
     accumulate: Callable  # (params, sums, batch) -> sums; the sums are donated
-    apply: Callable  # (state, sums) -> (state, metrics); both are donated
+    apply: Callable  # (state, sums) -> (state, metrics); the state is donated
     score: Callable  # (params, batch) -> log-probs [B, N] of the loss positions
 
     def step(
@@ -137,9 +137,9 @@ def make_update(
             updates = _without_vision(updates)
         params = optax.apply_updates(state.params, updates)
         metrics = _means(sums["metrics"])
-        metrics["learner/grad_norm"] = optax.global_norm(grads)
-        metrics["learner/update_norm"] = optax.global_norm(updates)
-        metrics["learner/param_norm"] = optax.global_norm(params)
+        metrics["learner/grad_norm"] = optax.tree.norm(grads)
+        metrics["learner/update_norm"] = optax.tree.norm(updates)
+        metrics["learner/param_norm"] = optax.tree.norm(params)
         new_state = states.TrainState(params, opt_state, state.step + 1)
         return _pinned(new_state, mesh), metrics
 
@@ -147,7 +147,7 @@ def make_update(
         mesh=mesh,
         start=jax.jit(start),
         accumulate=jax.jit(accumulate, donate_argnums=1),
-        apply=jax.jit(apply, donate_argnums=(0, 1)),
+        apply=jax.jit(apply, donate_argnums=0),
         score=jax.jit(lambda params, batch: score(params, batch)[0]),
     )
 
