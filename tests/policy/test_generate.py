@@ -8,12 +8,14 @@ from openwebrl_jax.core import types
 from openwebrl_jax.models import head
 from openwebrl_jax.policy import generate
 
+draw = jax.jit(generate.draw)
+
 
 def test_draws_follow_the_distribution_and_tell_its_log_probs():
     logits_V = jnp.array([1.0, 0.0, -1.0, 2.0])
     p_V = np.asarray(jax.nn.softmax(logits_V))
     B = 20_000
-    token_B, logp_B = jax.jit(generate.draw)(
+    token_B, logp_B = draw(
         jnp.tile(logits_V, (B, 1)),
         jax.random.split(jax.random.key(0), B),
         jnp.zeros(B, bool),
@@ -25,10 +27,9 @@ def test_draws_follow_the_distribution_and_tell_its_log_probs():
 
 def test_a_greedy_row_takes_the_greatest_and_keeps_the_log_prob():
     logits_BV = jnp.array([[0.0, 0.1, 0.05], [0.0, 0.1, 0.05]])
-    key_B = jax.random.split(jax.random.key(3), 2)
     for seed in range(20):
         key_B = jax.random.split(jax.random.key(seed), 2)
-        token_B, logp_B = generate.draw(logits_BV, key_B, jnp.array([True, False]))
+        token_B, logp_B = draw(logits_BV, key_B, jnp.array([True, False]))
         assert token_B[0] == 1
         np.testing.assert_allclose(logp_B[0], jax.nn.log_softmax(logits_BV[0])[1])
 
@@ -39,7 +40,7 @@ def test_forbidden_ids_never_come_even_when_the_logits_favour_them():
     B = 2000
     logits_BV = head.sample_logits(jnp.ones((B, 1)), table_VD, rule)
     for is_greedy in (False, True):
-        token_B, logp_B = generate.draw(
+        token_B, logp_B = draw(
             logits_BV,
             jax.random.split(jax.random.key(0), B),
             jnp.full(B, is_greedy),
