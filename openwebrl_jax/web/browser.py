@@ -89,8 +89,8 @@ class Browser:
         home = tempfile.mkdtemp(prefix="openwebrl_browser_")
         driver = await async_api.async_playwright().start()
         try:
-            chromium = await asyncio.wait_for(
-                driver.chromium.launch(
+            async with asyncio.timeout(LAUNCH_TIMEOUT_S):
+                chromium = await driver.chromium.launch(
                     executable_path=path,
                     args=[*_SWITCHES, f"--host-resolver-rules={host_rules(hosts)}"],
                     chromium_sandbox=os.geteuid() != 0,
@@ -98,11 +98,9 @@ class Browser:
                     handle_sigint=False,
                     handle_sigterm=False,
                     handle_sighup=False,
-                ),
-                LAUNCH_TIMEOUT_S,
-            )
-            session = await chromium.new_browser_cdp_session()
-            pid = await asyncio.wait_for(_pid_of(session), LAUNCH_TIMEOUT_S)
+                )
+                session = await chromium.new_browser_cdp_session()
+                pid = await _pid_of(session)
         except (Error, TimeoutError) as error:
             await driver.stop()
             shutil.rmtree(home, ignore_errors=True)
@@ -127,7 +125,7 @@ class Browser:
             accept_downloads=False,
             service_workers="block",
         )
-        limit_s = self._config.navigate_timeout_s
+        limit_s = self._config.close_timeout_s
         try:
             context = await asyncio.wait_for(making, limit_s)
             await asyncio.wait_for(context.add_init_script(PROBE), limit_s)

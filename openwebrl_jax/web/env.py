@@ -213,24 +213,31 @@ class BrowserEnv:
     async def _call(self, call: ToolCall) -> tuple[Feedback | None, float]:
         """One call's feedback (None = the page had ended before it) and asked time."""
         self._shown.begin()
-        asked_s = 0.0
+        try:
+            return await self._carry_out(call)
+        except Trouble as trouble:
+            return await self._mend(call, trouble), trouble.asked_s
+
+    async def _carry_out(self, call: ToolCall) -> tuple[Feedback | None, float]:
         try:
             plan = execute.plan(call, self._place)
-            before = await self._look(plan)
-            if self._cause is not None:
-                return None, 0.0
-            deed = await execute.act(plan, self._active, before, self._place)
-            asked_s = deed.asked_s
-            after = await self._settle()
-        except execute.Refusal as error:
+        except execute.Refusal as refusal:
             await self._settle()
-            return feedback.failed(call.name, str(error)), 0.0
+            return feedback.failed(call.name, str(refusal)), 0.0
+        before = await self._look(plan)
+        if self._cause is not None:
+            return None, 0.0
+        deed = await execute.act(plan, self._active, before, self._place)
+        try:
+            after = await self._settle()
         except Trouble as trouble:
-            return await self._mend(call, trouble), asked_s + trouble.asked_s
+            trouble.asked_s += deed.asked_s
+            raise
         if deed.is_final:
             self._cause = self._cause or Cause.DONE
             self._answer = deed.answer
-        return feedback.line(call.name, deed, before, after, self._shown.notes), asked_s
+        line = feedback.line(call.name, deed, before, after, self._shown.notes)
+        return line, deed.asked_s
 
     async def _look(self, plan: execute.Plan) -> dict:
         """The page just before a call, which may have ended by itself since."""
@@ -255,10 +262,13 @@ class BrowserEnv:
 
     async def _mend(self, call: ToolCall, trouble: Trouble) -> Feedback:
         """After a trouble the policy has a page that answers again."""
+        if trouble.kind == "download":
+            await self._shown.wait_note(self._config.settle_cap_s)
         notes = list(self._shown.notes)
         if trouble.kind == "closed" and self._active.is_open:
             return feedback.happened(call.name, [*notes, "the tab closed itself"])
-        if trouble.code == "ERR_ABORTED" or "Download is starting" in trouble.detail:
+        # ERR_ABORTED is an answer without a page, as HTTP 204.
+        if trouble.kind == "download" or trouble.code == "ERR_ABORTED":
             return feedback.failed(call.name, "; ".join([*notes, "the page stayed"]))
         await self._reopen()
         told = {
@@ -334,5 +344,7 @@ def _cause_at_reset(trouble: Trouble) -> Cause:
         for start, cause in _NET_CAUSES.items():
             if trouble.code.startswith(start):
                 return cause
+        return Cause.HTTP_ERROR
+    if trouble.kind == "download":
         return Cause.HTTP_ERROR
     return Cause.SITE_TIMEOUT if trouble.kind == "hung" else Cause.PAGE_CRASH

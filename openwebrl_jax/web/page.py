@@ -25,7 +25,9 @@ class Trouble(Exception):
 
     def __init__(
         self,
-        kind: Literal["hung", "crashed", "closed", "moved", "net", "script"],
+        kind: Literal[
+            "hung", "crashed", "closed", "moved", "net", "download", "script"
+        ],
         detail: str,
         code: str = "",
     ):
@@ -180,6 +182,8 @@ class Page:
         text = text.splitlines()[0]
         if self._is_crashed or "crashed" in text:
             return Trouble("crashed", text)
+        if "Download is starting" in text:
+            return Trouble("download", text)
         if code:
             return Trouble("net", text, code[1])
         if self._gone.done():

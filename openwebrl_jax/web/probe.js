@@ -217,8 +217,10 @@
     document: performance.timeOrigin});
 
   // ---- the probe --------------------------------------------------------------
+  let home = ''; // the start_url that this document was loaded for
   const probe = {
-    home: '',
+    isAt(url) { return home === url; },
+    stayAt(url) { home = url; },
     before(point, isScroll) {
       observer.takeRecords();
       done = none();
@@ -296,7 +298,7 @@
       return '';
     },
   };
-  Object.defineProperty(window, '__probe', {value: Object.seal(probe)});
+  Object.defineProperty(window, '__probe', {value: Object.freeze(probe)});
 
   // A blinking caret would make two captures of the same page differ.
   const sheet = new CSSStyleSheet();

@@ -27,13 +27,12 @@ async def start(page: Page, task, *, is_fresh: bool, config) -> dict | None:
 
     The report has what setup returned as `made`, else it is that of `after`.
     """
-    home = pages.literal(task.start_url)
-    check = "probe.home = home" if is_fresh else "if (probe.home !== home) return null"
+    check = "probe.stayAt(home)" if is_fresh else "if (!probe.isAt(home)) return null"
     setup = f"await ({task.setup})()" if task.setup else "null"
     report = await page.evaluate(
         f"""(async () => {{
           {_end(task.end_script)}
-          const [probe, home] = [window.__probe, {home}];
+          const [probe, home] = [window.__probe, {pages.literal(task.start_url)}];
           if (!probe) return null;
           {check};
           probe.before(null);

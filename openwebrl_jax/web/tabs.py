@@ -5,6 +5,7 @@ policy and noted, for the feedback of the action that brought them up.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 
 from openwebrl_jax.core.causes import Cause, Failure
@@ -38,6 +39,7 @@ class Tabs:
         self._is_opening = False
         self._arrived: list = []
         self._popup = asyncio.Event()
+        self._noted = asyncio.Event()
         self._tasks: set[asyncio.Task] = set()
         context.on("dialog", lambda dialog: self._hold(self._answer(dialog)))
         context.on("page", self._on_page)
@@ -54,6 +56,7 @@ class Tabs:
     def begin(self) -> None:
         """An action starts: what happens from here on is its doing."""
         self.notes.clear()
+        self._noted.clear()
         self._popup.clear()
         self.active.begin()
 
@@ -64,7 +67,7 @@ class Tabs:
 
     async def open(self) -> Page:
         """A new empty tab, not yet shown."""
-        limit_s = self._config.navigate_timeout_s
+        limit_s = self._config.close_timeout_s  # Chromium itself is asked, no site
         self._is_opening = True
         try:
             raw = await asyncio.wait_for(self._new_window(), limit_s)
@@ -110,6 +113,11 @@ class Tabs:
             await asyncio.wait_for(self._popup.wait(), limit_s)
         except TimeoutError:
             self.active.popups = 0
+
+    async def wait_note(self, limit_s: float) -> None:
+        """Waits for what a tab is about to ask for, lest a later action is blamed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._noted.wait(), limit_s)
 
     async def close(self) -> None:
         """Closes the context with all its tabs."""
@@ -186,6 +194,7 @@ class Tabs:
             pass  # its page is gone, and the dialog with it
 
     def _note(self, text: str) -> None:
+        self._noted.set()
         if len(self.notes) < _NOTES:
             self.notes.append(text)
 

@@ -231,7 +231,7 @@ BAD_ADDRESSES = {
     "http://nowhere.invalid/": "ERR_NAME_NOT_RESOLVED",
     "https://site.test/page": "ERR_SSL_PROTOCOL_ERROR",
     "http://site.test/nothing": "the page stayed",
-    "http://site.test/file": "download 'a.bin' refused",
+    "http://site.test/file": "download 'a.bin' refused; the page stayed",
 }
 
 
