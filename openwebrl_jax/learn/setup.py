@@ -18,7 +18,8 @@ def make(
     """
     devices = mesh.make_mesh(config.mesh.data, config.mesh.fsdp, config.mesh.tp)
     tx = optim.make_optimizer(config.optim, steps)
+    like = state.abstract_state(policy.params, tx, devices)
     programs = update.make_update(
-        policy.graphdef, tx, devices, rule, config.algo, config.model
+        policy.graphdef, like, tx, devices, rule, config.algo, config.model
     )
     return programs, state.init_state(policy.params, tx, devices)

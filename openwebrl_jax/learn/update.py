@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from openwebrl_jax.algos import mm_grpo, mt_sft
 from openwebrl_jax.core import types
@@ -84,6 +84,7 @@ def batch_shardings(batch: types.Batch, mesh: Mesh) -> types.Batch:
 
 def make_update(
     graphdef: nnx.GraphDef,
+    like: states.TrainState,
     tx: optax.GradientTransformation,
     mesh: Mesh,
     rule: types.SamplingRule,
@@ -93,11 +94,15 @@ def make_update(
     """The programs for a model, an optimizer and a mesh.
 
     Args:
+      like: shapes and shardings of the state, see state.abstract_state.
       rule: of the distribution whose log-probs the loss is about.
       config_algo: `config.algo`; `loss` names one of LOSSES.
       config_model: `config.model`; dtype, remat and train_vision are read.
     """
     loss_of = LOSSES[config_algo.loss]
+    places = jax.tree.map(lambda leaf: leaf.sharding, like)
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    sums_places = {"grads": places.params, "metrics": everywhere}
 
     def score(params, batch):
         return _token_logps(graphdef, params, batch, rule, config_model)
@@ -117,7 +122,7 @@ def make_update(
         )
         none = {name: jnp.zeros(()) for name in sums}
         grads = jax.tree.map(jnp.zeros_like, params)
-        return _pinned({"grads": grads, "metrics": none}, mesh)
+        return {"grads": grads, "metrics": none}
 
     def accumulate(params, sums, batch):
         grads, metrics = jax.grad(loss_and_sums, has_aux=True)(params, batch)
@@ -128,7 +133,7 @@ def make_update(
             else before + metrics[name]
             for name, before in sums["metrics"].items()
         }
-        return _pinned({"grads": grads, "metrics": metrics}, mesh)
+        return {"grads": grads, "metrics": metrics}
 
     def apply(state, sums):
         grads = sums["grads"]
@@ -140,14 +145,23 @@ def make_update(
         metrics["learner/grad_norm"] = optax.tree.norm(grads)
         metrics["learner/update_norm"] = optax.tree.norm(updates)
         metrics["learner/param_norm"] = optax.tree.norm(params)
-        new_state = states.TrainState(params, opt_state, state.step + 1)
-        return _pinned(new_state, mesh), metrics
+        return states.TrainState(params, opt_state, state.step + 1), metrics
 
     return Update(
         mesh=mesh,
-        start=jax.jit(start),
-        accumulate=jax.jit(accumulate, donate_argnums=1),
-        apply=jax.jit(apply, donate_argnums=0),
+        start=jax.jit(start, out_shardings=sums_places),
+        accumulate=jax.jit(
+            accumulate,
+            donate_argnums=1,
+            in_shardings=(places.params, sums_places, None),
+            out_shardings=sums_places,
+        ),
+        apply=jax.jit(
+            apply,
+            donate_argnums=0,
+            in_shardings=(places, sums_places),
+            out_shardings=(places, everywhere),
+        ),
         score=jax.jit(lambda params, batch: score(params, batch)[0]),
     )
 
@@ -205,8 +219,3 @@ def _without_vision(updates):
         return jnp.zeros_like(update) if path[0].key == "vision" else update
 
     return jax.tree.map_with_path(one, updates)
-
-
-def _pinned(tree, mesh: Mesh):
-    """Inside jit: every leaf where it belongs, so that shardings never drift."""
-    return jax.lax.with_sharding_constraint(tree, states.shardings(tree, mesh))

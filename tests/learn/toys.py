@@ -176,6 +176,7 @@ def make_learner(
     tx = optim.make_optimizer(optimizer or make_optim(), steps)
     made = update.make_update(
         graphdef,
+        state.abstract_state(params, tx, the_mesh),
         tx,
         the_mesh,
         rule,
