@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from openwebrl_jax.core.types import SamplingRule
+from openwebrl_jax.models import mesh
 
-CHUNK = 1024
+CHUNK_VALUES = 2**27  # logits that exist at a time: half a gigabyte
 
 
 def at_positions(hidden_BLD, ids_BL, loss_index_BN):
@@ -27,30 +28,35 @@ def at_positions(hidden_BLD, ids_BL, loss_index_BN):
 
 
 def token_logps(
-    hidden_ND, table_VD, target_N, rule: SamplingRule, *, chunk: int = CHUNK
+    hidden_ND, table_VD, target_N, rule: SamplingRule, *, chunk: int | None = None
 ):
     """Log-probability of each target under the rule, and the rule's entropy: [N] each.
 
-    Logits exist for one chunk of rows only, in the backward pass too. A forbidden
-    target has log-probability of about -1e30.
+    Logits exist for `chunk` rows only (None = as many as CHUNK_VALUES allows), in the
+    backward pass too. A forbidden target has a log-probability of about -1e30.
     """
     N, D = hidden_ND.shape
-    chunk = min(chunk, N)
-    rows = -(-N // chunk) * chunk
-    hidden_RCD = jnp.pad(hidden_ND, ((0, rows - N), (0, 0))).reshape(-1, chunk, D)
-    target_RC = jnp.pad(target_N, (0, rows - N)).reshape(-1, chunk)
+    C = min(chunk or max(CHUNK_VALUES // table_VD.shape[0], 1), N)
+    R = -(-N // C)
+    # Chunk r is every R-th row, so that each chunk is split over the devices as N is.
+    hidden_CRD = jnp.pad(hidden_ND, ((0, C * R - N), (0, 0))).reshape(C, R, D)
+    target_CR = jnp.pad(target_N, (0, C * R - N)).reshape(C, R)
 
     @jax.checkpoint
-    def one(hidden_and_target):
+    def score(hidden_and_target):
         hidden_CD, target_C = hidden_and_target
         logit_CV = sample_logits(hidden_CD, table_VD, rule)
         logp_CV = jax.nn.log_softmax(logit_CV, axis=-1)
-        logp_C = jnp.take_along_axis(logp_CV, target_C[:, None], axis=-1)[:, 0]
-        entropy_C = -jnp.sum(jnp.exp(logp_CV) * logp_CV, axis=-1)
-        return logp_C, entropy_C
+        # A comparison, not a gather: the vocabulary may be split over devices.
+        is_target_CV = target_C[:, None] == jnp.arange(logit_CV.shape[1])[None]
+        logp_C = jnp.sum(jnp.where(is_target_CV, logp_CV, 0.0), axis=-1)
+        return logp_C, -jnp.sum(jnp.exp(logp_CV) * logp_CV, axis=-1)
 
-    logp_RC, entropy_RC = jax.lax.map(one, (hidden_RCD, target_RC))
-    return logp_RC.reshape(-1)[:N], entropy_RC.reshape(-1)[:N]
+    if R == 1:
+        return score((hidden_ND, target_N))
+    chunks = hidden_CRD.swapaxes(0, 1), target_CR.swapaxes(0, 1)
+    pair_RC = jax.lax.map(score, chunks)
+    return tuple(value_RC.swapaxes(0, 1).reshape(-1)[:N] for value_RC in pair_RC)
 
 
 def sample_logits(hidden_BD, table_VD, rule: SamplingRule):
@@ -58,7 +64,7 @@ def sample_logits(hidden_BD, table_VD, rule: SamplingRule):
     logit_BV = jnp.einsum(
         "bd,vd->bv", hidden_BD, table_VD, preferred_element_type=jnp.float32
     )
-    logit_BV = logit_BV / rule.temperature
+    logit_BV = mesh.constrain(logit_BV, "batch", "vocab") / rule.temperature
     if not rule.forbidden_ids:
         return logit_BV
     is_forbidden_1V = np.zeros((1, table_VD.shape[0]), bool)

@@ -6,6 +6,7 @@ places what nothing here names.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ RULES = {
 
 
 def make_mesh(
-    data: int, fsdp: int, tp: int, devices: Sequence[jax.Device] | None = None
+    data: int, fsdp: int, tp: int, devices: Sequence[Any] | None = None
 ) -> Mesh:
     """A mesh over all devices, or those given; fsdp = -1 takes what is left."""
     devices = jax.devices() if devices is None else devices

@@ -13,7 +13,7 @@ from flax import nnx
 
 from openwebrl_jax.models import cache as caches
 from openwebrl_jax.models import decoder as decoders
-from openwebrl_jax.models import layers, vision
+from openwebrl_jax.models import layers, mesh, vision
 from openwebrl_jax.models.sizes import Sizes
 
 
@@ -90,6 +90,7 @@ def forward(
         return layers.attend(q_BLHK, k_BGLK, v_BGLK, mask_BLL)
 
     def layer(x_BLD, one):
+        x_BLD = mesh.constrain(x_BLD, "batch", None, None)
         return decoders.apply_layer(one, sizes, x_BLD, turn, attend)
 
     def tapped_layer(x_BLD, one_and_tap):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from openwebrl_jax.models import layers
+from openwebrl_jax.models import layers, mesh
 from openwebrl_jax.models.sizes import VisionSizes
 
 
@@ -82,6 +82,7 @@ def encode(
     mask_I1P = jnp.arange(patches_IPC.shape[1])[None, None] < count_I[:, None, None]
 
     def block(x_IPW, one):
+        x_IPW = mesh.constrain(x_IPW, "batch", None, None)
         return _block(one, sizes, x_IPW, turn, mask_I1P)
 
     def blocks(x_IPW, start, stop):

@@ -55,3 +55,14 @@ def expected(torch_model, example) -> np.ndarray:
     """torch's logits of the example, [L, V]."""
     with torch.no_grad():
         return torch_model(**example.torch_inputs()).logits[0].numpy()
+
+
+@pytest.fixture(scope="session")
+def expected_gradients(torch_model, example) -> dict[str, np.ndarray]:
+    """torch's gradients of the summed cross-entropy, by the names of the files."""
+    torch_model.zero_grad()
+    logits = torch_model(**example.torch_inputs()).logits
+    torch.nn.functional.cross_entropy(
+        logits[0, :-1], torch.tensor(example.ids[1:]).long(), reduction="sum"
+    ).backward()
+    return {name: p.grad.numpy() for name, p in torch_model.named_parameters()}

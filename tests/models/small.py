@@ -167,3 +167,29 @@ def read(graphdef, params, tokens, features):
     model = nnx.merge(graphdef, params)
     hidden_BLD = qwen3_vl.forward(model, **tokens, features=features)
     return hidden_BLD @ qwen3_vl.table_VD(model).T
+
+
+def loss(params, graphdef, tokens, images, remat):
+    """Summed cross-entropy of all tokens but the first, and the logits."""
+    model = nnx.merge(graphdef, params)
+    features = qwen3_vl.encode_images(model, **images, remat=remat)
+    hidden_BLD = qwen3_vl.forward(model, **tokens, features=features, remat=remat)
+    logit_BLV = hidden_BLD @ qwen3_vl.table_VD(model).T
+    logp_BLV = jax.nn.log_softmax(logit_BLV[:, :-1])
+    target_BL1 = tokens["ids_BL"][:, 1:, None]
+    return -jnp.take_along_axis(logp_BLV, target_BL1, axis=2).sum(), logit_BLV
+
+
+gradient = jax.jit(jax.grad(loss, has_aux=True), static_argnums=(1, 4))
+
+
+def assert_gradients(sizes, grads, expected, rows: int, tolerance: float):
+    """Each tensor's gradient over `rows` equal rows, relative to its largest value."""
+    got = load.to_tensors(sizes, grads)
+    assert got.keys() == expected.keys()
+    for name, want in expected.items():
+        scale = np.abs(want).max()
+        assert scale > 0, name
+        np.testing.assert_allclose(
+            got[name] / rows, want, atol=tolerance * scale, rtol=0, err_msg=name
+        )

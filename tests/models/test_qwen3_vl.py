@@ -3,11 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import torch
 from flax import nnx
 
-from openwebrl_jax.models import cache, layers, load, qwen3_vl
+from openwebrl_jax.models import cache, qwen3_vl
 from tests.models import small
 
 
@@ -32,38 +31,12 @@ def test_untied_head_and_text_alone_equal_torch(untied_folder, untied_torch_mode
     np.testing.assert_allclose(got[0], expected, atol=tolerance(expected), rtol=0)
 
 
-@pytest.mark.parametrize("is_long", [False, True])
-def test_gradients_equal_torch(loaded, torch_model, example, is_long, monkeypatch):
-    """Few layers are written out; many are scanned, and rematerialised."""
-    monkeypatch.setattr(layers, "UNROLL", 0 if is_long else 4)
-    torch_model.zero_grad()
-    logits = torch_model(**example.torch_inputs()).logits
-    torch.nn.functional.cross_entropy(
-        logits[0, :-1], torch.tensor(example.ids[1:]).long(), reduction="sum"
-    ).backward()
-
-    @jax.jit
-    def gradient(params, tokens, images):
-        def loss(params):
-            model = nnx.merge(loaded.graphdef, params)
-            features = qwen3_vl.encode_images(model, **images, remat=is_long)
-            hidden = qwen3_vl.forward(model, **tokens, features=features, remat=is_long)
-            logp = jax.nn.log_softmax(hidden @ qwen3_vl.table_VD(model).T)
-            target = tokens["ids_BL"][0, 1:]
-            return -jnp.take_along_axis(logp[0, :-1], target[:, None], 1).sum()
-
-        return jax.grad(loss)(params)
-
-    grads = gradient(loaded.params, example.tokens(), example.images(loaded.sizes))
-    got = load.to_tensors(loaded.sizes, grads)
-    for name, parameter in torch_model.named_parameters():
-        want = parameter.grad.numpy()
-        scale = np.abs(want).max()
-        assert scale > 0, name
-        np.testing.assert_allclose(
-            got.pop(name), want, atol=2e-5 * scale, rtol=0, err_msg=name
-        )
-    assert not got
+def test_gradients_equal_torch(loaded, example, expected_gradients):
+    images = example.images(loaded.sizes)
+    grads, _ = small.gradient(
+        loaded.params, loaded.graphdef, example.tokens(), images, False
+    )
+    small.assert_gradients(loaded.sizes, grads, expected_gradients, 1, 2e-5)
 
 
 def test_greedy_tokens_equal_torch(loaded, torch_model, example):
