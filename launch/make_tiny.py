@@ -59,8 +59,7 @@ def make(out: pathlib.Path, seed: int) -> None:
     corpus += [f"{tool} {state}" for tool in tools for state in STATES]
     pieces = [*TURN, *call_pieces(), *COORDINATES]
     tokenizer = bpe.train(corpus, VOCAB_SIZE, pieces)
-    for piece in pieces:
-        bpe.piece_id(tokenizer, piece)
+    ids = {piece: bpe.piece_id(tokenizer, piece) for piece in pieces}
     config = json.loads((SOURCE / "config.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
         staged = pathlib.Path(folder)
@@ -69,6 +68,7 @@ def make(out: pathlib.Path, seed: int) -> None:
         (staged / "config.json").write_text(json.dumps(bpe.name_ids(config, tokenizer)))
         shape = sizes.load_sizes(staged)
         model = init.init_model(shape, seed)
+        init.smooth(model, {ids[text]: int(text) / 1000 for text in COORDINATES}, seed)
         load.save_model(out, shape, model, staged)
 
 

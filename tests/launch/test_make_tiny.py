@@ -2,7 +2,9 @@
 
 import filecmp
 
+import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 import transformers
 
@@ -78,6 +80,15 @@ def test_transformers_loads_and_runs_it(tiny_folder, talk):
         ids[0].numpy(), [(14, 10)], image_id=talk.image_id, merge=2
     )
     assert found.shape == (3, ids.shape[1])
+
+
+def test_neighbouring_coordinates_begin_alike(tiny_folder, talk):
+    tensors = safetensors.numpy.load_file(tiny_folder / "model.safetensors")
+    ids = [talk.plain.encode(text).ids[0] for text in make_tiny.COORDINATES]
+    rows = tensors["model.language_model.embed_tokens.weight"][ids]
+    rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
+    alike = rows @ rows.T
+    assert np.diag(alike, 1).mean() > 0.8 > 0.5 > np.diag(alike, 8).mean()
 
 
 def test_the_same_seed_makes_the_same_bytes(tiny_folder, tmp_path):
