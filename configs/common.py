@@ -99,7 +99,7 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.algo.shuffle_rewards = False  # control: permuted in each group
 
     config.sft = ConfigDict()
-    config.sft.data = ()  # folders of trajectories
+    config.sft.data = ()  # workdirs that hold trajectories
     config.sft.weights_k = 4.0  # b = 1 - 10^-k of the effective number
     config.sft.abilities = ("acting", "grounding", "planning")
     config.sft.shares = (1.0, 0.0, 0.0)  # of the rows drawn, by ability

@@ -19,7 +19,12 @@ def get_config(variant: str = ""):
         f"python -m launch.train --config=configs/grpo_short.py{suffix} "
         "--workdir=runs/short"
     )
-    config.tasks.max_turns = 4 if variant == "tiny" else 30
+    config.tasks.max_turns = 30
+    if variant == "tiny":
+        config.tasks.max_turns = 4
+        config.sample.context_tokens = 256
+        config.sample.prompt_buckets = (64, 128, 224)
+        config.batch.lengths = (80, 112, 160, 256)
     config.algo.iterations = 50
     config.optim.lr_peak = config.optim.lr_peak / 2
     return config

@@ -33,11 +33,11 @@ def shrink(config: Any) -> Any:
     config.rollout.lease_timeout_s = 90.0
     config.sample.temperature = 1.0
     config.sample.response_tokens = 32
-    config.sample.context_tokens = 320
+    config.sample.context_tokens = 160
     config.sample.slots = 32
-    config.sample.prompt_buckets = (128, 192, 320)
+    config.sample.prompt_buckets = (64, 128)
     config.batch.rows = 32
-    config.batch.lengths = (128, 192, 320)
+    config.batch.lengths = (80, 112, 160)
     config.batch.loss_tokens = 32
     config.cluster.platform = "cpu"
     config.optim.b2 = 0.95

@@ -18,7 +18,8 @@ def run(main: Callable[[], None]) -> None:
         try:
             main()
         except (ValueError, FileNotFoundError) as error:
-            print(f"refused: {error}", file=sys.stderr)
+            told = getattr(error, "cause", error)  # Ray wraps what an actor raised
+            print(f"refused: {told}", file=sys.stderr)
             sys.exit(2)
 
     app.run(guarded)

@@ -170,12 +170,13 @@ class Learner:
 
 
 def _demonstrations(config: Any) -> dict[str, types.Trajectory]:
-    """Trajectories of the listed folders, by hash, in a fixed order."""
-    found = {}
-    for each in config.sft.data:
-        for name in store.listing(Path(each)):
-            found[name] = store.load(Path(each), name)[0]
-    return found
+    """Trajectories of the configured workdirs, by hash, in a fixed order."""
+    kept = [Path(each) / store.FOLDER for each in config.sft.data]
+    return {
+        name: store.load(where, name)[0]
+        for where in kept
+        for name in store.listing(where)
+    }
 
 
 def _mean(told: Sequence[Mapping[str, float]]) -> dict[str, float]:
