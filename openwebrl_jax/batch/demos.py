@@ -26,8 +26,8 @@ from openwebrl_jax.tokens import chat as chats
 # Pads of a screenshot: the PNG's own count, see tokens.images.token_count.
 ImageTokens = Callable[[bytes], int]
 
-# What a click's feedback calls the thing under it: "clicked <button> 'OK': ...".
-_CLICKED = re.compile(r"clicked (?P<target>.*?['>]): ", re.DOTALL)
+# What a click's feedback calls the thing that it hit: "clicked button 'OK': ...".
+_CLICKED = re.compile(r"clicked ([^':]+'.*?')(?:: |$)", re.DOTALL)
 _CALL_BLOCK = re.compile(r"<tool_call>\n.*?\n</tool_call>", re.DOTALL)
 
 
@@ -55,10 +55,10 @@ def grounding(
     """One row for each turn that began with a click whose target has a name."""
     made = []
     for t, turn in enumerate(trajectory.turns):
-        target = turn.feedback and _CLICKED.match(turn.feedback[0].text)
-        block = _CALL_BLOCK.search(turn.reply_text)
-        if target and block and turn.calls[0].name == "click":
-            question = f"Where is {_quote(target['target'])}?\n{types.IMAGE_MARK}\n"
+        said = turn.feedback[0].text if turn.feedback else ""
+        clicked, block = _CLICKED.match(said), _CALL_BLOCK.search(turn.reply_text)
+        if clicked and block:
+            question = f"Where is {_quote(clicked.group(1))}?\n{types.IMAGE_MARK}\n"
             pair = _pair(trajectory, t, question, block.group(), chat, image_tokens)
             made.append(dataclasses.replace(pair, source=f"{name}:{t}"))
     return made

@@ -53,14 +53,14 @@ def demonstration():
             f"{INTENT}\n<|image|>\n",
             reply("click OK", (click.name, click.arguments)),
             (click,),
-            (("effect", "clicked <button> 'OK': page changed"),),
+            (("effect", "clicked button 'OK': the page changed"),),
         ),
         ("click effect\n<|image|>\n", "oops</think>", (), ()),
         (
             "malformed\n<|image|>\n",
             reply("say it", (done.name, done.arguments)),
             (done,),
-            (("effect", "done: done"),),
+            (("effect", "marked as done"),),
         ),
     )
     turns = []
@@ -134,7 +134,7 @@ def test_acting_rows_are_the_policys_own_prompts(toy):
 def test_grounding_rows_ask_for_the_click_alone(toy):
     (row,) = demos.grounding(demonstration(), "d", toy, four_pads)
     prompt, answer = words(toy, row)
-    assert "Where is <button> 'OK'?\n<|vision_start|>#<|vision_end|>" in prompt
+    assert "Where is button 'OK'?\n<|vision_start|>#<|vision_end|>" in prompt
     assert answer == (
         '</think>\n<tool_call>\n{"name": "click", "arguments": '
         '{"point_2d": [480, 520]}}\n</tool_call><|im_end|>'
@@ -142,13 +142,35 @@ def test_grounding_rows_ask_for_the_click_alone(toy):
     assert row.images == (b"png0",) and row.source == "d:0"
 
 
+@pytest.mark.parametrize(
+    ("said", "target"),
+    [
+        ("clicked button 'OK'", "button 'OK'"),
+        ("clicked button 'a: b': appeared: 'c': d", "button 'a: b'"),
+        ("clicked div: nothing changed", None),
+        ("clicked the page: nothing changed", None),
+        ("double-clicked button 'OK': the page changed", None),
+        ("wrote 'x' into textbox 'OK': the text is in it", None),
+    ],
+)
+def test_grounding_takes_named_targets_of_plain_clicks(toy, said, target):
+    whole = demonstration()
+    line = types.Feedback(tool="click", state="effect", text=said)
+    turn = dataclasses.replace(whole.turns[0], feedback=(line,))
+    made = demos.grounding(
+        dataclasses.replace(whole, turns=(turn,)), "d", toy, four_pads
+    )
+    asked = [words(toy, row)[0].partition("Where is ")[2] for row in made]
+    assert [text.partition("?\n")[0] for text in asked] == [target] * bool(target)
+
+
 def test_planning_rows_tell_what_the_calls_change(toy):
     first, last = demos.planning(demonstration(), "d", toy, four_pads)
     prompt, answer = words(toy, first)
     assert f"{INTENT}\n<|vision_start|>#<|vision_end|>\n" in prompt
     assert '{"name": "click", "arguments": {"point_2d": [480, 520]}}' in prompt
-    assert answer == "</think>\nclicked <button> 'OK': page changed<|im_end|>"
-    assert words(toy, last)[1] == "</think>\ndone: done<|im_end|>"
+    assert answer == "</think>\nclicked button 'OK': the page changed<|im_end|>"
+    assert words(toy, last)[1] == "</think>\nmarked as done<|im_end|>"
     assert (first.source, last.source) == ("d:0", "d:2")
 
 
