@@ -133,7 +133,6 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.cluster.platform = ""  # "" = an accelerator is wanted; "cpu" = none is
     config.cluster.learner_devices = 0  # 0 = all but serving's
     config.cluster.serving_devices = 1
-    config.cluster.cpu_threads = 0  # a jax process's threads on CPU; 0 = as jax likes
 
     config.checkpoint = ConfigDict()
     config.checkpoint.every = 5  # iterations (grpo) or steps (sft)

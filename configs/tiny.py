@@ -37,7 +37,7 @@ def shrink(config: Any) -> Any:
     config.sample.slots = 32
     config.sample.prompt_buckets = (64, 128)
     config.batch.rows = 32
-    config.batch.lengths = (80, 112, 160)
+    config.batch.lengths = (88, 160)
     config.batch.loss_tokens = 32
     config.cluster.platform = "cpu"
     config.optim.b2 = 0.95

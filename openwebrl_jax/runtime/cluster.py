@@ -13,6 +13,12 @@ import ray
 
 from openwebrl_jax.core import checks
 
+# Programs that were compiled once are read back by later runs and restarts.
+_COMPILED = {
+    "JAX_COMPILATION_CACHE_DIR": os.path.expanduser("~/.cache/openwebrl_jax"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.5",
+}
+
 # Short-lived local clusters: fewer processes, and no usage reports.
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -41,15 +47,17 @@ def check(config: Any) -> None:
 def start(config: Any) -> None:
     """Joins or starts Ray; a local one is sized for waiting, not for computing."""
     os.environ.update(_QUIET)
-    address = config.cluster.address or None
-    local = {} if address else {"num_cpus": 2, "include_dashboard": False}
-    ray.init(
-        address=address,
-        ignore_reinit_error=True,
-        logging_level=logging.ERROR,
-        log_to_driver=True,
-        **local,
-    )
+    if config.cluster.address:
+        ray.init(address=config.cluster.address, logging_level=logging.ERROR)
+        return
+    for is_last in (False, False, True):  # a busy machine can be late for Ray's 30 s
+        try:
+            ray.init(num_cpus=2, include_dashboard=False, logging_level=logging.ERROR)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if is_last or "timed out" not in str(error):
+                raise
 
 
 def stop() -> None:
@@ -59,29 +67,20 @@ def stop() -> None:
 
 def options(config: Any, role: str) -> dict[str, Any]:
     """Ray options of an actor: role is "learner", "serving", "browser" or "ledger"."""
-    env = {}
-    resources: dict[str, Any] = {"num_cpus": 0}
-    if role not in ("learner", "serving"):
-        env["JAX_PLATFORMS"] = "cpu"
-    elif config.cluster.platform == "cpu":
-        env.update(JAX_PLATFORMS="cpu", **_threads(config.cluster.cpu_threads))
-    else:
-        kind, count = accelerators()
-        share = config.cluster.serving_devices
-        if role == "learner":
-            share = config.cluster.learner_devices or count - share
-        resources |= (
-            {"num_gpus": share} if kind == "gpu" else {"resources": {"TPU": share}}
-        )
-    return resources | {"runtime_env": {"env_vars": env}}
+    env = {"JAX_PLATFORMS": "cpu"}
+    resources: dict[str, Any] = {}
+    if role in ("learner", "serving"):
+        env |= {key: os.environ.get(key, value) for key, value in _COMPILED.items()}
+        if config.cluster.platform != "cpu":
+            del env["JAX_PLATFORMS"]
+            resources = _share(config.cluster, role)
+    return {"num_cpus": 0, **resources, "runtime_env": {"env_vars": env}}
 
 
-def _threads(count: int) -> dict[str, str]:
-    """Environment that holds XLA on CPU to `count` threads; 0 = as many as cores."""
-    if not count:
-        return {}
-    return (
-        {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-        if count == 1
-        else {"NPROC": str(count)}
-    )
+def _share(config_cluster: Any, role: str) -> dict[str, Any]:
+    """A jax actor's part of the accelerators; what serving leaves is the learner's."""
+    kind, count = accelerators()
+    share = config_cluster.serving_devices
+    if role == "learner":
+        share = config_cluster.learner_devices or count - share
+    return {"num_gpus": share} if kind == "gpu" else {"resources": {"TPU": share}}
