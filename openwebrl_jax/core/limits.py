@@ -72,7 +72,6 @@ INTERVALS = {
     "mesh.tp": "[1, inf)",
     "cluster.learner_devices": "[0, inf)",
     "cluster.serving_devices": "[0, inf)",
-    "cluster.cpu_threads": "[0, inf)",
     "checkpoint.every": "[1, inf)",
     "checkpoint.keep": "[1, inf)",
     "evaluate.episodes": "[1, inf)",
