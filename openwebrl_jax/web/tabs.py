@@ -73,7 +73,7 @@ class Tabs:
             raw = await asyncio.wait_for(self._new_window(), limit_s)
             self._arrived.remove(raw)
             return await self._wrap(raw)
-        except (browser.Error, TimeoutError) as error:
+        except (browser.Error, Trouble, TimeoutError) as error:
             self.chromium.kill()
             detail = f"no tab could be opened: {error}"
             raise Failure(Cause.BROWSER_CRASH, detail) from error

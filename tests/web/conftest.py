@@ -8,10 +8,8 @@ import pytest
 import pytest_asyncio
 
 from configs import common
-from openwebrl_jax.core.types import Task
 from openwebrl_jax.web import browser, env
-
-HOST = "site.test"
+from tests.web import toys
 
 
 class Site(http.server.ThreadingHTTPServer):
@@ -77,7 +75,7 @@ def chromium(config):
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def pool(config, site, chromium):
-    pool = browser.Pool(config, {HOST: site.server_port, "other.test": 9})
+    pool = browser.Pool(config, {toys.HOST: site.server_port, "other.test": 9})
     await pool.start()
     yield pool
     await pool.close()
@@ -90,9 +88,7 @@ async def surf(pool, site):
 
     async def run(body, *calls, path="/page", **fields):
         site.pages[path] = body
-        known = {"id": "t", "intent": "try", "max_turns": 3, "sites": (HOST,)}
-        known["start_url"] = f"http://{HOST}{path}"
-        task, seen = await made.reset(Task(**{**known, **fields}))
+        task, seen = await made.reset(toys.make_task(path, **fields))
         run.task, run.seen = task, seen
         return await made.step(tuple(calls))
 

@@ -1,0 +1,169 @@
+"""Tools on a real Chromium: clicks, text, keys, scrolling, addresses."""
+
+import asyncio
+
+import pytest
+
+from tests.web.toys import BLOCK, CLICK, TOP, call, said
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_click_says_what_was_hit_and_what_changed(surf):
+    page = f"""<button style="{BLOCK}" onclick="out.textContent='hello'">OK</button>
+      <p id=out style="margin-top:90px"></p>"""
+    step = await surf(page, CLICK)
+    assert said(step) == (
+        "effect",
+        "clicked button 'OK': focus is on button 'OK'; appeared: 'hello'",
+    )
+    assert step.cause is None and step.observation.tabs[0].url.endswith("/page")
+
+
+async def test_click_on_nothing_is_no_effect(surf):
+    step = await surf("<p>text</p>", call("click", point_2d=[900, 900]))
+    assert said(step) == ("no_effect", "clicked page: nothing changed")
+
+
+async def test_click_tells_disabled_covered_and_checked(surf):
+    button = f'<button style="{BLOCK}" disabled>Buy</button>'
+    assert said(await surf(button, CLICK)) == (
+        "no_effect",
+        "clicked button 'Buy': it is disabled, nothing changed",
+    )
+    cover = f'<button style="{BLOCK}">Buy</button><div id=ov style="{BLOCK}"></div>'
+    assert said(await surf(cover, CLICK)) == (
+        "no_effect",
+        "clicked div 'ov': nothing changed, it covers button 'Buy'",
+    )
+    box = f'<label style="{BLOCK}"><input type=checkbox>Agree</label>'
+    state, text = said(await surf(box, call("click", point_2d=[60, 50])))
+    assert state == "effect" and "checked is now true" in text
+
+
+async def test_click_reaches_into_shadow_roots_and_frames(surf):
+    shadow = f"""<x-y style="{BLOCK}"></x-y><script>
+      document.querySelector('x-y').attachShadow({{mode:'open'}}).innerHTML =
+        '<button style="{BLOCK}">Deep</button>'</script>"""
+    assert "clicked button 'Deep'" in said(await surf(shadow, CLICK))[1]
+    inner = "&lt;button style=width:150px;height:40px>Inner&lt;/button>"
+    frame = f'<iframe style="{BLOCK}border:0" srcdoc="{inner}"></iframe>'
+    assert "clicked button 'Inner'" in said(await surf(frame, CLICK))[1]
+
+
+async def test_a_looping_timer_is_not_the_actions_doing(surf):
+    clock = """<p id=clock>0</p><script>n = 0;
+      setInterval(() => { clock.textContent = n++ }, 20)</script>"""
+    await surf(clock, call("wait", seconds=0))
+    await asyncio.sleep(0.3)
+    step = await surf.env.step((call("click", point_2d=[900, 900]),))
+    assert said(step) == ("no_effect", "clicked page: nothing changed")
+
+
+FIELDS = [  # field, message, state, a part of the text
+    ("<input name=a>", "hello", "effect", "text field 'a': the text is in it"),
+    ("<input name=a value=old>", "new", "effect", "the text is in it"),
+    ("<input name=a maxlength=3>", "hello", "effect", "it holds 'hel'"),
+    ("<input name=a type=number>", "12abc", "effect", "it holds '12'"),
+    ("<input name=a value=x>", "x", "no_effect", "it held that text already"),
+    ("<input name=a readonly>", "x", "failed", "it cannot be edited"),
+    ("<input name=a type=password>", "abc", "effect", "it holds 3 characters"),
+    ("<input name=a type=date>", "2024-03-05", "effect", "the text is in it"),
+    ("<input name=a type=date>", "5 March", "failed", "takes YYYY-MM-DD"),
+    ("<input name=a>", "x\ny", "effect", "its line breaks: the text is in it"),
+    ("<textarea name=a></textarea>", "x\ny", "effect", "the text is in it"),
+    ("<input name=a>", "漢字 שלום é 🎉", "effect", "the text is in it"),
+    ("<input name=a>", "long " * 60, "effect", "the text is in it"),
+    ("<p>no field</p>", "x", "failed", "no text field has focus"),
+]
+
+
+async def test_write_tells_accepted_text_from_typed(surf, site):
+    await surf("<p>start")
+    for number, (field, message, state, part) in enumerate(FIELDS):
+        page = field.replace("name=a", f'name=a style="{BLOCK}"')
+        site.pages[f"/field{number}"] = page
+        there = call("goto_url", url=f"http://site.test/field{number}")
+        step = await surf.env.step((there, CLICK, call("write", message=message)))
+        line = step.feedback[2]
+        assert (line.state, part in line.text) == (state, True), line.text
+
+
+async def test_a_native_list_is_chosen_by_writing(surf):
+    page = f"""<select name=s style="{BLOCK}" onchange="n = (window.n || 0) + 1">
+      <option>alpha<option>beta</select>"""
+    step = await surf(page, CLICK, call("write", message="beta"), CLICK)
+    first, second, third = (line.text for line in step.feedback)
+    assert "write one of: alpha, beta" in first and "(now 'alpha')" in first
+    assert step.feedback[1].state == "effect" and "the text is in it" in second
+    assert "(now 'beta')" in third
+    assert await surf.env.facts("() => n") == 1
+
+
+async def test_keys(surf):
+    page = f"<input id=a style='{BLOCK}' onkeydown='k = event.key + event.ctrlKey'>"
+    step = await surf(page, CLICK, call("press_keys", keys=["q", "é"]))
+    assert "it holds 'qé'" in step.feedback[1].text
+    hotkey = call("press_keys", keys=["ctrl", "A"], is_hotkey=True)
+    step = await surf.env.step((hotkey, call("press_keys", keys=["BackSpace"])))
+    assert await surf.env.facts("() => k") == "Backspacefalse"
+    assert "it holds ''" in step.feedback[1].text
+
+
+async def test_scroll_names_the_container_and_its_end(surf):
+    page = f"""<div id=box style="{BLOCK}overflow:auto"><div style="height:400px"></div>
+      </div><div style="height:2000px"></div>"""
+    inside = call("scroll", direction="down", amount=0.5, point_2d=TOP)
+    state, text = said(await surf(page, inside))
+    assert state == "effect" and "div 'box' is at 31%" in text
+    step = await surf.env.step((call("scroll", direction="down"),))
+    assert "the page is at" in said(step)[1]
+    step = await surf.env.step((call("scroll", direction="right"),))
+    assert said(step)[0] == "no_effect" and "no more right" in said(step)[1]
+
+
+async def test_goto_url_and_go_back(surf, site):
+    site.pages["/two"] = "<title>Two</title>"
+    step = await surf("<p>one", call("go_back"))
+    assert said(step) == ("failed", "went back: there is no earlier page")
+    there = call("goto_url", url=" HTTP://site.test/two ")
+    step = await surf.env.step((there, call("go_back")))
+    assert [line.state for line in step.feedback] == ["effect", "effect"]
+    assert "the page is now 'Two'" in step.feedback[0].text
+    assert step.observation.tabs[0].url == "http://site.test/page"
+    missing = call("goto_url", url="http://site.test/missing")
+    assert "(HTTP 404)" in said(await surf.env.step((missing,)))[1]
+    assert step.asked_s > 0
+
+
+FORBIDDEN = ["file:///etc/hostname", "chrome://version", "javascript:alert(1)", ""]
+FORBIDDEN += ["http://localhost:80/", "http://127.1/", "http://other.test/"]
+
+
+async def test_goto_url_refuses(surf):
+    step = await surf("<p>x", *(call("goto_url", url=url) for url in FORBIDDEN))
+    for line in step.feedback:
+        assert line.state == "failed" and "refused" in line.text
+    assert step.observation.tabs[0].url == "http://site.test/page"
+
+
+WRONG = (
+    call("click"),
+    call("click", point_2d=[float("nan"), 3]),
+    call("click", point_2d="10,20"),
+    call("click", point_2d=[1, 1], button=["left"]),
+    call("write", message=3),
+    call("press_keys", keys=["hyper"]),
+    call("press_keys", keys=["ctrl+w"]),
+    call("scroll", direction="sideways"),
+    call("wait", seconds="3"),
+    call("done"),
+    call("goto_url", url=None),
+    call("fly", height=3),
+)
+
+
+async def test_wrong_arguments_are_failed_feedback(surf):
+    step = await surf("<p>x", *WRONG)
+    assert [line.state for line in step.feedback] == ["failed"] * len(WRONG)
+    assert step.cause is None
