@@ -167,20 +167,28 @@ def make_mesh(data=1, fsdp=1, tp=1):
     return mesh.make_mesh(data, fsdp, tp, jax.devices()[: data * fsdp * tp])
 
 
-def make_learner(
+def make_programs(
     the_mesh=None, *, algo=None, optimizer=None, model=None, rule=RULE, steps=100
 ):
-    """(state, update) of a fresh toy model."""
+    """(params, update, tx) of the toy model; nothing is compiled yet."""
     the_mesh = the_mesh or make_mesh()
     graphdef, params = make_params()
     tx = optim.make_optimizer(optimizer or make_optim(), steps)
+    like = state.abstract_state(params, tx, the_mesh)
     made = update.make_update(
         graphdef,
-        state.abstract_state(params, tx, the_mesh),
+        like,
         tx,
         the_mesh,
         rule,
         algo or make_algo(),
         model or make_model_config(),
     )
-    return state.init_state(params, tx, the_mesh), made
+    places = jax.tree.map(lambda leaf: leaf.sharding, like.params)
+    return jax.device_put(params, places), made, tx
+
+
+def make_learner(**parts):
+    """(state, update) of a fresh toy model."""
+    params, made, tx = make_programs(**parts)
+    return state.init_state(params, tx, made.mesh), made
