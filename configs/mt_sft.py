@@ -28,12 +28,12 @@ def get_config(variant: str = ""):
         config.model.train_vision = True  # it begins from random weights
         config.sft.data = ("runs/demos",)
         config.sft.shares = (0.8, 0.15, 0.05)
-        config.sft.steps = 500
+        config.sft.steps = 400
         config.sft.rows = 32
         config.optim.name = "muon"
         config.optim.lr_peak = 5e-3
         config.optim.lr_rest = 2.5e-3
         config.optim.schedule = "trapezoid"
         config.optim.warmup_steps = 50
-        config.checkpoint.every = 250
+        config.checkpoint.every = 100
     return config

@@ -7,12 +7,11 @@ changes. Numbers come from the runs in the README.
 from typing import Any
 
 TASKS = (
-    "click-test",
-    "click-dialog",
     "click-button",
     "click-tab",
-    "focus-text",
     "click-color",
+    "click-dialog-2",
+    "focus-text-2",
 )
 
 
@@ -26,9 +25,10 @@ def shrink(config: Any) -> Any:
     config.tasks.max_turns = 2
     config.web.width_px = 160  # 5 x 7 image tokens
     config.web.height_px = 224
+    config.web.recycle_episodes = 50_000  # warm pages are worth keeping
     config.agent.prompt = "short"
     config.rollout.workers = 1
-    config.rollout.contexts = 16
+    config.rollout.contexts = 12
     config.rollout.task_timeout_s = 60.0
     config.rollout.lease_timeout_s = 90.0
     config.sample.temperature = 1.0

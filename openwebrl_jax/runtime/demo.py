@@ -72,10 +72,10 @@ def summary(base: Path) -> dict[str, Any]:
         found = {k[6:]: v for k, v in record.items() if k.startswith("cause/")}
         causes.update(found)
     return {
-        "success_after_sft": _rate(before["sampled"]),
-        "success_after_rl": _rate(after["sampled"]),
-        "greedy_after_sft": _rate(before["greedy"]),
-        "greedy_after_rl": _rate(after["greedy"]),
+        "success_after_sft": evaluate.rate(before["sampled"]),
+        "success_after_rl": evaluate.rate(after["sampled"]),
+        "greedy_after_sft": evaluate.rate(before["greedy"]),
+        "greedy_after_rl": evaluate.rate(after["greedy"]),
         "gain": score.paired_gain(
             [each["success"] for each in before["sampled"]["episodes"]],
             [each["success"] for each in after["sampled"]["episodes"]],
@@ -119,10 +119,6 @@ def _timed(base: Path, stage: str) -> Iterator[None]:
         seconds[stage] = seconds.get(stage, 0.0) + spent_s
         base.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(seconds))
-
-
-def _rate(told: dict[str, Any]) -> dict[str, float]:
-    return {name: told[name] for name in ("rate", "low", "high", "n")}
 
 
 def _mean(told: list[dict[str, Any]], name: str) -> float:
