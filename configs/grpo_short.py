@@ -21,11 +21,12 @@ def get_config(variant: str = ""):
     if variant == "tiny":
         tiny.shrink(config)
         config.init_command = config.init_command.replace(".py", ".py:tiny")
+        config.tasks.train_seeds = (500_000, 1_000_000)  # none that SFT saw
         config.algo.group = 8
         config.algo.groups = 8
         config.algo.ppo_epochs = 1
-        config.algo.minibatch_turns = 64
-        config.algo.iterations = 50
-        config.optim.lr_peak = 2.5e-4
+        config.algo.minibatch_turns = 256  # one step an iteration: no small, loud leftover
+        config.algo.iterations = 70
+        config.optim.lr_peak = 8e-4
         config.optim.warmup_steps = 5
     return config

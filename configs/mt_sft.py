@@ -25,15 +25,17 @@ def get_config(variant: str = ""):
     config.checkpoint.every = 24
     if variant == "tiny":
         tiny.shrink(config)
+        config.tasks.train_seeds = (0, 500_000)
         config.model.train_vision = True  # it begins from random weights
         config.sft.data = ("runs/demos",)
         config.sft.shares = (0.8, 0.15, 0.05)
-        config.sft.steps = 400
+        config.sft.steps = 350
         config.sft.rows = 32
         config.optim.name = "muon"
         config.optim.lr_peak = 5e-3
         config.optim.lr_rest = 2.5e-3
         config.optim.schedule = "trapezoid"
         config.optim.warmup_steps = 50
+        config.optim.b2 = 0.95
         config.checkpoint.every = 100
     return config

@@ -17,9 +17,9 @@ from openwebrl_jax.runtime import demo
 _SFT = config_flags.DEFINE_config_file("sft", "configs/mt_sft.py:tiny", "SFT stage.")
 _RL = config_flags.DEFINE_config_file("rl", "configs/grpo_short.py:tiny", "RL stage.")
 _WORKDIR = flags.DEFINE_string("workdir", "runs/demo", "Folder of this run.")
-_EPISODES = flags.DEFINE_integer("episodes", 3000, "Demonstrations.")
+_EPISODES = flags.DEFINE_integer("episodes", 2400, "Demonstrations.")
 _ERROR = flags.DEFINE_float(
-    "error", 0.6, "Share of ambiguous pages on which the teacher is wrong."
+    "error", 0.5, "Share of ambiguous pages on which the teacher is wrong."
 )
 
 
