@@ -5,11 +5,13 @@ python -m launch.demo --workdir=runs/demo
 
 import json
 import pathlib
+import subprocess
+import sys
 
 from absl import flags
 from ml_collections import config_flags
 
-from launch import cli, make_tiny
+from launch import cli
 from openwebrl_jax.core import metrics
 from openwebrl_jax.evals import gallery, report
 from openwebrl_jax.runtime import demo
@@ -28,7 +30,9 @@ def main() -> None:
     sft, rl, base = _SFT.value, _RL.value, pathlib.Path(_WORKDIR.value)
     sft.model.path = str(base / "tiny")
     if not (base / "tiny" / "model.safetensors").exists():
-        make_tiny.make(base / "tiny", seed=sft.seed)
+        # A process of its own: this one starts others and must not hold a backend.
+        make = [sys.executable, "-m", "launch.make_tiny", f"--out={base / 'tiny'}"]
+        subprocess.run([*make, f"--seed={sft.seed}"], check=True)
     told = demo.run(
         sft, rl, str(base), episodes=_EPISODES.value, error_rate=_ERROR.value
     )

@@ -37,9 +37,9 @@ class Crew:
         name = f"worker-{self._born}"
         self._born += 1
         worker = Worker.options(**cluster.options(self._config, "browser")).remote()
-        worker.start.remote(self._config, name)
+        ray.get(worker.start.remote(self._config, name))  # its methods interleave
         if self.serving is not None:
-            worker.connect.remote(self.serving, self.rule)
+            ray.get(worker.connect.remote(self.serving, self.rule))
         self.workers[name] = worker
         return name
 

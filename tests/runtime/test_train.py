@@ -1,7 +1,6 @@
-"""The real loop with real Ray, the tiny model and scripted pages; killed and resumed."""
+"""The real loop: Ray, the tiny model, scripted pages; killed and resumed."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -61,14 +60,14 @@ def last_state(workdir):
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_the_laws_hold(tiny_folder, tmp_path):
     workdir = tmp_path / "run"
-    log = open(tmp_path / "log.txt", "w")
-    first = subprocess.Popen(
-        command(tiny_folder, workdir), stdout=log, stderr=log, env=one_device()
-    )
+    with open(tmp_path / "log.txt", "w") as log:
+        first = subprocess.Popen(
+            command(tiny_folder, workdir), stdout=log, stderr=log, env=one_device()
+        )
     try:
         wait_for(lambda: len(metrics.read(workdir / "metrics.jsonl")) >= 2, first)
     finally:
-        os.kill(first.pid, signal.SIGKILL)
+        first.kill()  # SIGKILL: nothing is said goodbye to
         first.wait()
     done = subprocess.run(
         command(tiny_folder, workdir),

@@ -1,0 +1,122 @@
+"""Bad input: one clear line, before Ray or any actor is started."""
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import ray
+from safetensors import numpy as safetensors
+
+from configs import grpo_short
+from openwebrl_jax.runtime import train
+
+
+@pytest.fixture
+def folder(tiny_folder, tmp_path):
+    return shutil.copytree(tiny_folder, tmp_path / "model")
+
+
+@pytest.fixture
+def config(folder):
+    config = grpo_short.get_config("tiny")
+    config.init_from = str(folder)
+    return config
+
+
+def refusal(config, tmp_path) -> str:
+    """The line that the config is refused with; nothing may be running after it."""
+    with pytest.raises(ValueError) as caught:
+        train.check(config, str(tmp_path / "run"))
+    assert not ray.is_initialized()
+    return str(caught.value)
+
+
+def rewrite(folder, change):
+    path = folder / "model.safetensors"
+    tensors = safetensors.load_file(path)
+    change(tensors)
+    safetensors.save_file(tensors, path, metadata={"format": "pt"})
+
+
+def test_a_good_config_gives_its_checkpoint_folder(config, folder, tmp_path):
+    assert train.check(config, str(tmp_path / "run")) == str(folder)
+
+
+def test_a_missing_checkpoint_names_the_command_that_makes_it(config, tmp_path):
+    config.init_from = str(tmp_path / "sft")
+    told = refusal(config, tmp_path)
+    assert "sft" in told and config.init_command in told
+
+
+def test_a_missing_weights_file(config, folder, tmp_path):
+    (folder / "model.safetensors").unlink()
+    assert "model.safetensors" in refusal(config, tmp_path)
+
+
+def test_a_truncated_weights_file(config, folder, tmp_path):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1000])
+    assert "model.safetensors" in refusal(config, tmp_path)
+
+
+def test_a_tensor_of_another_shape(config, folder, tmp_path):
+    name = "model.language_model.norm.weight"
+    rewrite(folder, lambda tensors: tensors.update({name: np.ones(7, np.float32)}))
+    told = refusal(config, tmp_path)
+    assert name in told and "7" in told
+
+
+def test_a_missing_tensor(config, folder, tmp_path):
+    name = "model.language_model.norm.weight"
+    rewrite(folder, lambda tensors: tensors.pop(name))
+    assert name in refusal(config, tmp_path)
+
+
+def test_an_unknown_page(config, tmp_path):
+    config.tasks.names = ("click-buton",)
+    assert "click-button" in refusal(config, tmp_path)
+
+
+def test_no_chromium(config, tmp_path):
+    config.web.chromium = str(tmp_path / "chromium")
+    assert "chromium" in refusal(config, tmp_path)
+
+
+def test_a_workdir_of_another_config(config, tmp_path):
+    train.check(config, str(tmp_path / "run"))
+    config.algo.group = 6
+    told = refusal(config, tmp_path)
+    assert "algo.group: 8 there, 6 here" in told
+
+
+def test_no_accelerator_names_the_tiny_variant(config, tmp_path):
+    config.cluster.platform = ""
+    assert ":tiny" in refusal(config, tmp_path)
+
+
+def command(*flags):
+    done = subprocess.run(
+        [sys.executable, "-m", "launch.train", *flags], capture_output=True, text=True
+    )
+    return done.returncode, done.stderr.strip()
+
+
+def test_the_command_says_it_in_one_line(tmp_path):
+    code, told = command(
+        "--config=configs/grpo_short.py:tiny",
+        f"--workdir={tmp_path}/run",
+        f"--config.init_from={tmp_path}/none",
+    )
+    assert code == 2 and told.startswith("refused: ") and "\n" not in told
+
+
+def test_an_unknown_key_is_named(tmp_path):
+    code, told = command(
+        "--config=configs/grpo_short.py:tiny",
+        f"--workdir={tmp_path}/run",
+        "--config.algo.grup=4",
+    )
+    assert code != 0 and "config.algo.grup" in told
+    assert not (tmp_path / "run").exists()
