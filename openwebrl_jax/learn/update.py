@@ -8,6 +8,7 @@ and, where they divide, images are split over the mesh axes data and fsdp.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -99,74 +100,83 @@ def make_update(
       config_algo: `config.algo`; `loss` names one of LOSSES.
       config_model: `config.model`; dtype, remat and train_vision are read.
     """
-    loss_of = LOSSES[config_algo.loss]
     places = jax.tree.map(lambda leaf: leaf.sharding, like)
     everywhere = NamedSharding(mesh, PartitionSpec())
     sums_places = {"grads": places.params, "metrics": everywhere}
-
-    def score(params, batch):
-        return _token_logps(graphdef, params, batch, rule, config_model)
-
-    def loss_and_sums(params, batch):
-        logp_BN, entropy_BN = score(params, batch)
-        weight_BN = batch.loss_weight_BN
-        old_logp_BN, advantage_BN = batch.old_logp_BN, batch.advantage_BN
-        return loss_of(
-            logp_BN, entropy_BN, old_logp_BN, advantage_BN, weight_BN, config_algo
-        )
-
-    def start(params):
-        zero = jnp.zeros((1, 1))
-        _, sums = jax.eval_shape(
-            lambda: loss_of(zero, zero, zero, zero, zero, config_algo)
-        )
-        none = {name: jnp.zeros(()) for name in sums}
-        grads = jax.tree.map(jnp.zeros_like, params)
-        return {"grads": grads, "metrics": none}
-
-    def accumulate(params, sums, batch):
-        grads, metrics = jax.grad(loss_and_sums, has_aux=True)(params, batch)
-        grads = jax.tree.map(jnp.add, sums["grads"], grads)
-        metrics = {
-            name: jnp.maximum(before, metrics[name])
-            if name.endswith("_max")
-            else before + metrics[name]
-            for name, before in sums["metrics"].items()
-        }
-        return {"grads": grads, "metrics": metrics}
-
-    def apply(state, sums):
-        grads = sums["grads"]
-        updates, opt_state = tx.update(grads, state.opt_state, state.params)
-        if not config_model.train_vision:
-            updates = _without_vision(updates)
-        params = optax.apply_updates(state.params, updates)
-        metrics = _means(sums["metrics"])
-        metrics["learner/grad_norm"] = optax.tree.norm(grads)
-        metrics["learner/update_norm"] = optax.tree.norm(updates)
-        metrics["learner/param_norm"] = optax.tree.norm(params)
-        return states.TrainState(params, opt_state, state.step + 1), metrics
-
+    token_logps = functools.partial(_token_logps, graphdef, rule, config_model)
+    loss = functools.partial(_loss, token_logps, config_algo)
     return Update(
         mesh=mesh,
-        start=jax.jit(start, out_shardings=sums_places),
+        start=jax.jit(
+            functools.partial(_start, config_algo), out_shardings=sums_places
+        ),
         accumulate=jax.jit(
-            accumulate,
+            functools.partial(_accumulate, loss),
             donate_argnums=1,
             in_shardings=(places.params, sums_places, None),
             out_shardings=sums_places,
         ),
         apply=jax.jit(
-            apply,
+            functools.partial(_apply, tx, config_model.train_vision),
             donate_argnums=0,
             in_shardings=(places, sums_places),
             out_shardings=(places, everywhere),
         ),
-        score=jax.jit(lambda params, batch: score(params, batch)[0]),
+        score=jax.jit(lambda params, batch: token_logps(params, batch)[0]),
     )
 
 
-def _token_logps(graphdef, params, batch, rule, config_model):
+def _start(config_algo, params):
+    """Sums of nothing; their names are those of the loss."""
+    loss, zero_BN = LOSSES[config_algo.loss], jnp.zeros((1, 1))
+    _, names = jax.eval_shape(
+        lambda x_BN: loss(x_BN, x_BN, x_BN, x_BN, x_BN, config_algo), zero_BN
+    )
+    return {
+        "grads": jax.tree.map(jnp.zeros_like, params),
+        "metrics": {name: jnp.zeros(()) for name in names},
+    }
+
+
+def _loss(token_logps, config_algo, params, batch):
+    logp_BN, entropy_BN = token_logps(params, batch)
+    return LOSSES[config_algo.loss](
+        logp_BN,
+        entropy_BN,
+        batch.old_logp_BN,
+        batch.advantage_BN,
+        batch.loss_weight_BN,
+        config_algo,
+    )
+
+
+def _accumulate(loss, params, sums, batch):
+    grads, metrics = jax.grad(loss, has_aux=True)(params, batch)
+    return {
+        "grads": jax.tree.map(jnp.add, sums["grads"], grads),
+        "metrics": {
+            name: jnp.maximum(before, metrics[name])
+            if name.endswith("_max")
+            else before + metrics[name]
+            for name, before in sums["metrics"].items()
+        },
+    }
+
+
+def _apply(tx, train_vision, state, sums):
+    grads = sums["grads"]
+    updates, opt_state = tx.update(grads, state.opt_state, state.params)
+    if not train_vision:
+        updates = _without_vision(updates)
+    params = optax.apply_updates(state.params, updates)
+    metrics = _means(sums["metrics"])
+    metrics["learner/grad_norm"] = optax.tree.norm(grads)
+    metrics["learner/update_norm"] = optax.tree.norm(updates)
+    metrics["learner/param_norm"] = optax.tree.norm(params)
+    return states.TrainState(params, opt_state, state.step + 1), metrics
+
+
+def _token_logps(graphdef, rule, config_model, params, batch):
     """Log-prob and entropy [B, N] at the loss positions, float32."""
     dtype = jnp.dtype(config_model.dtype)
     params = jax.tree.map(lambda leaf: leaf.astype(dtype), params)

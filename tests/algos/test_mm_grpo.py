@@ -15,20 +15,20 @@ def algo(**changed):
     )
 
 
+def run_loss(part, *arrays):
+    """The loss of logp, entropy, old_logp, advantage, weight as one program."""
+    return jax.jit(lambda *arrays: mm_grpo.loss(*arrays, part))(*arrays)
+
+
 def call(ratio, advantage, weight, entropy=None, kl=0.0, entropy_weight=0.0):
     """The loss of one row with the given ratios against a behaviour log-prob of -1."""
     ratio, weight = np.asarray([ratio], np.float32), np.asarray([weight], np.float32)
     old = np.full_like(ratio, -1.0)
     entropy = np.zeros_like(ratio) if entropy is None else np.asarray([entropy])
     advantage = np.broadcast_to(np.float32(advantage), ratio.shape)
-    return mm_grpo.loss(
-        jnp.asarray(old + np.log(ratio)),
-        jnp.asarray(entropy, jnp.float32),
-        jnp.asarray(old),
-        jnp.asarray(advantage),
-        jnp.asarray(weight),
-        algo(kl=kl, entropy=entropy_weight),
-    )
+    part = algo(kl=kl, entropy=entropy_weight)
+    logp = old + np.log(ratio)
+    return run_loss(part, logp, np.float32(entropy), old, advantage, weight)
 
 
 def test_positive_advantage_by_hand():
@@ -60,37 +60,34 @@ def test_kl_and_entropy_terms_by_hand():
 def test_gradient_passes_through_live_tokens_alone():
     # tokens [sys, obs, act, obs, act, pad]
     live = np.array([[0, 0, 1, 0, 1, 0]], np.float32)
-    logp = jnp.log(jnp.array([[0.5, 0.4, 0.3, 0.2, 0.6, 0.7]]))
-    old, advantage = logp - 0.01, jnp.full((1, 6), 0.7)
+    logp = np.log(np.array([[0.5, 0.4, 0.3, 0.2, 0.6, 0.7]], np.float32))
+    old, advantage = logp - np.float32(0.01), np.full((1, 6), 0.7, np.float32)
 
-    def grads(weight, logp):
-        return jax.grad(
-            lambda logp: mm_grpo.loss(
-                logp, logp, old, advantage, jnp.asarray(weight), algo(kl=0.1)
-            )[0]
-        )(logp)
+    @jax.jit
+    @jax.grad
+    def grad_of(logp, weight):
+        return mm_grpo.loss(logp, logp, old, advantage, weight, algo(kl=0.1))[0]
 
-    got = np.asarray(grads(live, logp))
+    got = np.asarray(grad_of(logp, live))
     assert ((got != 0) == (live != 0)).all()
-    other = np.asarray(grads(live, jnp.where(live == 0, logp - 3.0, logp)))
-    np.testing.assert_array_equal(got, other)
-    inverted = np.asarray(grads(1.0 - live, logp))
+    other = np.where(live == 0, logp - np.float32(3.0), logp)
+    np.testing.assert_array_equal(got, grad_of(other, live))
+    inverted = np.asarray(grad_of(logp, 1.0 - live))
     assert ((inverted != 0) != (live != 0)).all()
 
 
 @pytest.mark.parametrize("bad", [-np.inf, np.inf, np.nan])
 def test_dead_positions_may_hold_anything(bad):
-    weight = jnp.array([[0.5, 0.0]])
-    old, advantage = jnp.array([[-1.0, 0.0]]), jnp.array([[1.0, 1.0]])
+    old, advantage = np.float32([[-1.0, 0.0]]), np.float32([[1.0, 1.0]])
+    weight, logp = np.float32([[0.5, 0.0]]), np.float32([[-0.9, bad]])
 
     def loss(logp):
         return mm_grpo.loss(logp, logp, old, advantage, weight, algo(kl=0.1))
 
-    logp = jnp.array([[-0.9, bad]])
-    assert np.isfinite(float(loss(logp)[0]))
-    grad = np.asarray(jax.grad(lambda x: loss(x)[0])(logp))
+    (value, sums), grad = jax.jit(jax.value_and_grad(loss, has_aux=True))(logp)
+    assert np.isfinite(value)
     assert np.isfinite(grad).all() and grad[0, 1] == 0.0
-    assert all(np.isfinite(float(value)) for value in loss(logp)[1].values())
+    assert all(np.isfinite(number) for number in sums.values())
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (0, 3), (2, 0)])
@@ -99,30 +96,22 @@ def test_nothing_live_is_exactly_zero(shape):
         zero = jnp.zeros(shape)
         return mm_grpo.loss(logp, logp, zero, zero, zero, algo(kl=0.1, entropy=0.1))
 
+    logp = np.full(shape, -3.0, np.float32)
     jax.config.update("jax_debug_nans", True)
     try:
-        (value, sums), grad = jax.value_and_grad(loss, has_aux=True)(
-            jnp.full(shape, -3.0)
-        )
+        (value, sums), grad = jax.jit(jax.value_and_grad(loss, has_aux=True))(logp)
     finally:
         jax.config.update("jax_debug_nans", False)
     assert float(value) == 0.0
-    assert all(float(x) == 0.0 for x in sums.values())
+    assert all(float(number) == 0.0 for number in sums.values())
     assert not np.asarray(grad).any()
 
 
 def test_a_far_ratio_stays_finite():
-    loss, _ = call([1.0], -1.0, [1.0])
-    old = jnp.full((1, 1), -200.0)
-    far, sums = mm_grpo.loss(
-        jnp.zeros((1, 1)),
-        jnp.zeros((1, 1)),
-        old,
-        jnp.full((1, 1), -1.0),
-        jnp.ones((1, 1)),
-        algo(),
-    )
-    assert np.isfinite(float(far)) and float(far) > float(loss)
+    near, _ = call([1.0], -1.0, [1.0])
+    zero, one = np.zeros((1, 1), np.float32), np.ones((1, 1), np.float32)
+    far, sums = run_loss(algo(), zero, zero, -200 * one, -one, one)
+    assert np.isfinite(far) and far > near
     assert float(sums["log_ratio_max"]) == mm_grpo.LOG_RATIO_CAP
 
 
