@@ -62,16 +62,14 @@ def apply_layer(layer: Layers, sizes: DecoderSizes, x_BLD, turn, attend: Callabl
     B, L, _ = x_BLD.shape
     eps, K = sizes.norm_eps, sizes.head_width
     h_BLD = layers.rms_norm(x_BLD, layer.attn_norm[...], eps)
-    q_BLHK = (h_BLD @ layer.q[...]).reshape(B, L, sizes.heads, K)
-    k_BLGK = (h_BLD @ layer.k[...]).reshape(B, L, sizes.kv_heads, K)
-    v_BLGK = (h_BLD @ layer.v[...]).reshape(B, L, sizes.kv_heads, K)
+    q_BLHK = layers.matmul(h_BLD, layer.q[...]).reshape(B, L, sizes.heads, K)
+    k_BLGK = layers.matmul(h_BLD, layer.k[...]).reshape(B, L, sizes.kv_heads, K)
+    v_BLGK = layers.matmul(h_BLD, layer.v[...]).reshape(B, L, sizes.kv_heads, K)
     q_BLHK = layers.rotate(layers.rms_norm(q_BLHK, layer.q_norm[...], eps), turn)
     k_BLGK = layers.rotate(layers.rms_norm(k_BLGK, layer.k_norm[...], eps), turn)
-    x_BLD = (
-        x_BLD
-        + attend(q_BLHK, layers.head_major(k_BLGK), layers.head_major(v_BLGK))
-        @ layer.out[...]
-    )
+    out_BLX = attend(q_BLHK, layers.head_major(k_BLGK), layers.head_major(v_BLGK))
+    x_BLD = x_BLD + layers.matmul(out_BLX, layer.out[...])
     h_BLD = layers.rms_norm(x_BLD, layer.mlp_norm[...], eps)
-    gate_BLF = jax.nn.silu(h_BLD @ layer.gate[...])
-    return x_BLD + (gate_BLF * (h_BLD @ layer.up[...])) @ layer.down[...]
+    gate_BLF = jax.nn.silu(layers.matmul(h_BLD, layer.gate[...]))
+    h_BLF = gate_BLF * layers.matmul(h_BLD, layer.up[...])
+    return x_BLD + layers.matmul(h_BLF, layer.down[...])

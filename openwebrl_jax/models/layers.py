@@ -54,9 +54,34 @@ def broad(vector_D, x_BLD):
     return jnp.expand_dims(vector_D, range(x_BLD.ndim - 1))
 
 
+@jax.custom_vjp
+def matmul(x_BLD, kernel_DF):
+    """x @ kernel, with a backward pass that XLA-CPU does not copy into slowness."""
+    return x_BLD @ kernel_DF
+
+
+def _matmul_forward(x_BLD, kernel_DF):
+    return x_BLD @ kernel_DF, (x_BLD, kernel_DF)
+
+
+def _matmul_backward(kept, grad_BLF):
+    x_BLD, kernel_DF = kept
+    # Made once: it would be computed again, transposed, for the kernel's gradient.
+    grad_BLF = jax.lax.optimization_barrier(grad_BLF)
+    # The left side of a product over B and L is transposed: let it be the narrow one.
+    if kernel_DF.shape[0] <= kernel_DF.shape[1]:
+        kernel_grad_DF = jnp.einsum("...d,...f->df", x_BLD, grad_BLF)
+    else:
+        kernel_grad_DF = jnp.einsum("...d,...f->fd", x_BLD, grad_BLF).T
+    return grad_BLF @ kernel_DF.T, kernel_grad_DF
+
+
+matmul.defvjp(_matmul_forward, _matmul_backward)
+
+
 def linear(x_BLD, kernel_DF, bias_F):
     """x @ kernel + bias."""
-    y_BLF = x_BLD @ kernel_DF
+    y_BLF = matmul(x_BLD, kernel_DF)
     return y_BLF + broad(bias_F, y_BLF)
 
 
@@ -84,26 +109,23 @@ def frequencies(pairs: int, theta: float):
 
 
 class Turn(NamedTuple):
-    """Cosine and signed sine of each pair's angle, made once for all layers."""
+    """Cosine and signed sine for each value of a head, made once for all layers."""
 
-    cos: jax.Array  # [B, L, 1, 1, K / 2]
-    sin: jax.Array  # [B, L, 1, 2, K / 2]
+    cos: jax.Array  # [B, L, 1, K]
+    sin: jax.Array  # [B, L, 1, K], negative in the first half
 
 
 def turn(angle_BLk) -> Turn:
     """The Turn of these angles."""
-    angle_BL11k = angle_BLk[:, :, None, None]
-    sin_BL11k = jnp.sin(angle_BL11k)
-    sin_BL12k = jnp.concatenate([-sin_BL11k, sin_BL11k], axis=-2)
-    return Turn(jnp.cos(angle_BL11k), sin_BL12k)
+    angle_BL1K = jnp.concatenate([-angle_BLk, angle_BLk], axis=-1)[:, :, None]
+    return Turn(jnp.cos(angle_BL1K), jnp.sin(angle_BL1K))
 
 
 def rotate(x_BLHK, turn: Turn):
     """Rotary embedding: value i is paired with value i + K/2, turned by angle i."""
-    pairs = (*x_BLHK.shape[:-1], 2, x_BLHK.shape[-1] // 2)
-    x_BLH2k = x_BLHK.astype(jnp.float32).reshape(pairs)
-    y_BLH2k = x_BLH2k * turn.cos + x_BLH2k[..., ::-1, :] * turn.sin
-    return y_BLH2k.reshape(x_BLHK.shape).astype(x_BLHK.dtype)
+    x32_BLHK = x_BLHK.astype(jnp.float32)
+    other_BLHK = jnp.roll(x32_BLHK, x_BLHK.shape[-1] // 2, axis=-1)
+    return (x32_BLHK * turn.cos + other_BLHK * turn.sin).astype(x_BLHK.dtype)
 
 
 def head_major(x_BLHK):
@@ -118,15 +140,62 @@ def attend(q_BLHK, k_BGSK, v_BGSK, mask_BLS):
     nothing gets the mean of all values: finite, and never read.
     """
     B, L, H, K = q_BLHK.shape
-    G, S = k_BGSK.shape[1:3]
+    G = k_BGSK.shape[1]
     # The R heads of a key-value head lie on the query axis: no key is repeated.
     q_BGXK = head_major(q_BLHK * K**-0.5).reshape(B, G, H // G * L, K)
-    score_BGXS = jnp.einsum(
-        "bgxk,bgsk->bgxs", q_BGXK, k_BGSK, preferred_element_type=jnp.float32
-    )
-    score_BGRLS = score_BGXS.reshape(B, G, H // G, L, S)
-    score_BGRLS = jnp.where(mask_BLS[:, None, None], score_BGRLS, -1e30)
-    weight_BGRLS = jax.nn.softmax(score_BGRLS, axis=-1).astype(v_BGSK.dtype)
-    weight_BGXS = weight_BGRLS.reshape(B, G, H // G * L, S)
-    out_BGXK = jnp.einsum("bgxs,bgsk->bgxk", weight_BGXS, v_BGSK)
+    out_BGXK = _attend(q_BGXK, k_BGSK, v_BGSK, mask_BLS)
     return head_major(out_BGXK.reshape(B, H, L, K)).reshape(B, L, H * K)
+
+
+@jax.custom_vjp
+def _attend(q_BGXK, k_BGSK, v_BGSK, mask_BLS):
+    """Attention of X = R * L queries; only what is K wide is ever normalised."""
+    return _attend_forward(q_BGXK, k_BGSK, v_BGSK, mask_BLS)[0]
+
+
+def _attend_forward(q_BGXK, k_BGSK, v_BGSK, mask_BLS):
+    score_BGXS = _einsum("bgxk,bgsk->bgxs", q_BGXK, k_BGSK)
+    top_BGX1 = jnp.max(_masked(score_BGXS, mask_BLS), axis=-1, keepdims=True)
+    # Masked once more, not read back: each pass over the scores costs as a product.
+    score_BGXS = jax.lax.optimization_barrier(score_BGXS)
+    power_BGXS = jnp.exp(_masked(score_BGXS, mask_BLS) - top_BGX1)
+    total_BGX1 = jnp.sum(power_BGXS, axis=-1, keepdims=True)
+    power_BGXS = power_BGXS.astype(v_BGSK.dtype)
+    out_BGXK = _einsum("bgxs,bgsk->bgxk", power_BGXS, v_BGSK) / total_BGX1
+    kept = q_BGXK, k_BGSK, v_BGSK, power_BGXS, total_BGX1, out_BGXK
+    return out_BGXK.astype(q_BGXK.dtype), kept
+
+
+def _attend_backward(kept, grad_BGXK):
+    q_BGXK, k_BGSK, v_BGSK, power_BGXS, total_BGX1, out_BGXK = kept
+    grad_BGXK = grad_BGXK / total_BGX1
+    mean_BGX1 = jnp.sum(grad_BGXK * out_BGXK, axis=-1, keepdims=True)
+    grad_BGXK = grad_BGXK.astype(v_BGSK.dtype)
+    weight_grad_BGXS = _einsum("bgxk,bgsk->bgxs", grad_BGXK, v_BGSK)
+    score_grad_BGXS = power_BGXS * (weight_grad_BGXS - mean_BGX1)
+    score_grad_BGXS = score_grad_BGXS.astype(q_BGXK.dtype)
+    q_grad_BGXK = _einsum("bgxs,bgsk->bgxk", score_grad_BGXS, k_BGSK)
+    # As [K, S]: so the narrow side is transposed, not the scores.
+    k_grad_BGKS = _einsum("bgxk,bgxs->bgks", q_BGXK, score_grad_BGXS)
+    v_grad_BGKS = _einsum("bgxk,bgxs->bgks", grad_BGXK, power_BGXS)
+    return (
+        q_grad_BGXK.astype(q_BGXK.dtype),
+        k_grad_BGKS.swapaxes(2, 3).astype(k_BGSK.dtype),
+        v_grad_BGKS.swapaxes(2, 3).astype(v_BGSK.dtype),
+        None,
+    )
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _masked(score_BGXS, mask_BLS):
+    B, G, X, S = score_BGXS.shape
+    L = mask_BLS.shape[1]
+    score_BGRLS = score_BGXS.reshape(B, G, X // L, L, S)
+    score_BGRLS = jnp.where(mask_BLS[:, None, None], score_BGRLS, -1e30)
+    return score_BGRLS.reshape(score_BGXS.shape)
+
+
+def _einsum(formula, a, b):
+    return jnp.einsum(formula, a, b, preferred_element_type=jnp.float32)
