@@ -13,24 +13,25 @@ from openwebrl_jax.models.sizes import Sizes
 
 
 class Cache(NamedTuple):
-    """One array [B, G, S, K] a layer, so that decoding never copies the whole."""
+    """An array a layer, so that decoding never copies the whole; rows come first."""
 
-    k: tuple[jax.Array, ...]
-    v: tuple[jax.Array, ...]
+    k: tuple[jax.Array, ...]  # [B, G, K, S]
+    v: tuple[jax.Array, ...]  # [B, G, S, K]
 
 
 def init_cache(sizes: Sizes, rows: int, length: int, dtype=jnp.float32) -> Cache:
     """An empty cache; `length` holds the prompt's bucket and the whole reply."""
-    decoder = sizes.decoder
-    shape = (rows, decoder.kv_heads, length, decoder.head_width)
-    empty = [jnp.zeros(shape, dtype) for _ in range(2 * decoder.layers)]
-    return Cache(tuple(empty[: decoder.layers]), tuple(empty[decoder.layers :]))
+    G, K, N = sizes.decoder.kv_heads, sizes.decoder.head_width, sizes.decoder.layers
+    return Cache(
+        k=tuple(jnp.zeros((rows, G, K, length), dtype) for _ in range(N)),
+        v=tuple(jnp.zeros((rows, G, length, K), dtype) for _ in range(N)),
+    )
 
 
-def write(place_BGSK, new_BGLK, start_B):
-    """Puts each row's L new entries at its own start."""
+def write(places_B, new_B, start_B, axis: int):
+    """Puts each row's new entries at its own start; `axis` is S or L in one row."""
     return jax.vmap(
-        lambda place_GSK, new_GLK, start: jax.lax.dynamic_update_slice_in_dim(
-            place_GSK, new_GLK, start, axis=1
+        lambda places, new, start: jax.lax.dynamic_update_slice_in_dim(
+            places, new, start, axis
         )
-    )(place_BGSK, new_BGLK.astype(place_BGSK.dtype), start_B)
+    )(places_B, new_B.astype(places_B.dtype), start_B)

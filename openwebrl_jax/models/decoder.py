@@ -67,7 +67,7 @@ def apply_layer(layer: Layers, sizes: DecoderSizes, x_BLD, turn, attend: Callabl
     v_BLGK = layers.matmul(h_BLD, layer.v[...]).reshape(B, L, sizes.kv_heads, K)
     q_BLHK = layers.rotate(layers.rms_norm(q_BLHK, layer.q_norm[...], eps), turn)
     k_BLGK = layers.rotate(layers.rms_norm(k_BLGK, layer.k_norm[...], eps), turn)
-    out_BLX = attend(q_BLHK, layers.head_major(k_BLGK), layers.head_major(v_BLGK))
+    out_BLX = attend(q_BLHK, layers.key_major(k_BLGK), layers.head_major(v_BLGK))
     x_BLD = x_BLD + layers.matmul(out_BLX, layer.out[...])
     h_BLD = layers.rms_norm(x_BLD, layer.mlp_norm[...], eps)
     gate_BLF = jax.nn.silu(layers.matmul(h_BLD, layer.gate[...]))

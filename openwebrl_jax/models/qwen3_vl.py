@@ -86,8 +86,8 @@ def forward(
     causal_1LL = jnp.tril(jnp.ones((1, L, L), bool))
     mask_BLL = causal_1LL & (segment_BL[:, :, None] == segment_BL[:, None])
 
-    def attend(q_BLHK, k_BGLK, v_BGLK):
-        return layers.attend(q_BLHK, k_BGLK, v_BGLK, mask_BLL)
+    def attend(q_BLHK, k_BGKL, v_BGLK):
+        return layers.attend(q_BLHK, k_BGKL, v_BGLK, mask_BLL)
 
     def layer(x_BLD, one):
         x_BLD = mesh.constrain(x_BLD, "batch", None, None)
@@ -124,17 +124,17 @@ def extend(
     """
     sizes = model.sizes.decoder
     turn = layers.turn(decoders.angles(sizes, positions_3BL))
-    L, S = ids_BL.shape[1], cache.k[0].shape[2]
+    L, S = ids_BL.shape[1], cache.v[0].shape[2]
     own_BL = start_B[:, None] + jnp.arange(L)[None]
     mask_BLS = jnp.arange(S)[None, None] <= own_BL[..., None]
     x_BLD = embed(model, ids_BL, image_index_BL, features)
     taps = 0 if features is None else features.deepstack.shape[0]
     new_k, new_v = [], []
 
-    def attend(q_BLHK, k_BGLK, v_BGLK):
+    def attend(q_BLHK, k_BGKL, v_BGLK):
         i = len(new_k)
-        new_k.append(caches.write(cache.k[i], k_BGLK, start_B))
-        new_v.append(caches.write(cache.v[i], v_BGLK, start_B))
+        new_k.append(caches.write(cache.k[i], k_BGKL, start_B, axis=2))
+        new_v.append(caches.write(cache.v[i], v_BGLK, start_B, axis=1))
         return layers.attend(q_BLHK, new_k[i], new_v[i], mask_BLS)
 
     # Unrolled: a scan would copy the stacked cache at every token.

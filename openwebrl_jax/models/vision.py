@@ -122,7 +122,7 @@ def _block(block: Blocks, sizes: VisionSizes, x_IPW, turn, mask_I1P):
     q_IPHK = layers.rotate(q_IPHK, turn)
     k_IPHK = layers.rotate(k_IPHK, turn)
     out_IPW = layers.attend(
-        q_IPHK, layers.head_major(k_IPHK), layers.head_major(v_IPHK), mask_I1P
+        q_IPHK, layers.key_major(k_IPHK), layers.head_major(v_IPHK), mask_I1P
     )
     x_IPW = x_IPW + layers.linear(out_IPW, block.out[...], block.out_bias[...])
     h_IPW = layers.layer_norm(
