@@ -18,6 +18,7 @@ ALL = [
 # Of the config under test, so that its messages do not change with the experiments.
 SIZES = {
     "tasks.names": ("click-test", "click-tab", "focus-text", "click-link", "click-box"),
+    "tasks.train_seeds": (0, 1_000_000),
     "algo.group": 8,
     "sample.response_tokens": 32,
     "sample.context_tokens": 320,
