@@ -26,7 +26,7 @@ def get_config(variant: str = ""):
         config.algo.groups = 8
         config.algo.ppo_epochs = 1
         config.algo.minibatch_turns = 256  # all of an iteration: one step
-        config.algo.iterations = 70
+        config.algo.iterations = 48
         config.optim.lr_peak = 8e-4
         config.optim.warmup_steps = 5
     return config
