@@ -22,4 +22,13 @@ def run(main: Callable[[], None]) -> None:
             print(f"refused: {told}", file=sys.stderr)
             sys.exit(2)
 
-    app.run(guarded)
+    app.run(guarded, flags_parser=_parse)
+
+
+def _parse(argv: list[str]) -> list[str]:
+    """absl's own parsing; what a config file says of a wrong key is one line too."""
+    try:
+        return app.parse_flags_with_usage(argv)
+    except (AttributeError, TypeError, ValueError) as error:
+        print(f"refused: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
