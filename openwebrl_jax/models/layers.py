@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from flax import nnx
 
 UNROLL = 4  # layers
-SCORES = 2**27  # attention scores of one row that exist at a time: half a gigabyte
 
 
 def declare(shape, axes, *, mean=0.0, std=0.0) -> nnx.Param:
@@ -139,43 +138,15 @@ def key_major(x_BLGK):
     return x_BLGK.transpose(0, 2, 3, 1)
 
 
-def attend(q_BLHK, k_BGKS, v_BGSK, first_BL, end_BL):
-    """Grouped-query attention, each query to the keys first <= s < end: [B, L, H * K].
+def attend(q_BLHK, k_BGKS, v_BGSK, mask_BLS):
+    """Grouped-query attention where the mask is True: [B, L, H * K].
 
     Head h reads key-value head h // R; softmax in float32. A query that may see
     nothing gets the mean of all values: finite, and never read. Keys lie as [K, S]:
     a step of decoding is then a row times a matrix, three times as fast on a CPU.
     """
-
-    def block(queries):
-        q_BLHK, first_BL, end_BL = queries
-        return _attend_block(q_BLHK, first_BL, end_BL, k_BGKS, v_BGSK)
-
     B, L, H, K = q_BLHK.shape
-    N = _blocks(L, H * k_BGKS.shape[3])
-    if N == 1:
-        return block((q_BLHK, first_BL, end_BL))
-    parts = (
-        jnp.moveaxis(x.reshape(B, N, L // N, *x.shape[2:]), 1, 0)
-        for x in (q_BLHK, first_BL, end_BL)
-    )
-    out_NBLX = jax.lax.map(jax.checkpoint(block), tuple(parts))
-    return jnp.moveaxis(out_NBLX, 0, 1).reshape(B, L, H * K)
-
-
-def _blocks(queries: int, scores_each: int) -> int:
-    """The fewest equal blocks of a row's queries that keep within SCORES."""
-    fitting = max(SCORES // scores_each, 1)
-    return next(
-        n for n in range(-(-queries // fitting), queries + 1) if queries % n == 0
-    )
-
-
-def _attend_block(q_BLHK, first_BL, end_BL, k_BGKS, v_BGSK):
-    B, L, H, K = q_BLHK.shape
-    G, S = k_BGKS.shape[1], k_BGKS.shape[3]
-    place_11S = jnp.arange(S)[None, None]
-    mask_BLS = (first_BL[..., None] <= place_11S) & (place_11S < end_BL[..., None])
+    G = k_BGKS.shape[1]
     # The R heads of a key-value head lie on the query axis: no key is repeated.
     q_BGXK = head_major(q_BLHK * K**-0.5).reshape(B, G, H // G * L, K)
     out_BGXK = _attend(q_BGXK, k_BGKS, v_BGSK, mask_BLS)

@@ -78,15 +78,16 @@ def forward(
 ):
     """Hidden states [B, L, D] after the final norm.
 
-    A token sees the earlier tokens of its own segment and itself; a segment's tokens
-    stand together.
+    A token sees the earlier tokens of its own segment and itself.
     """
     sizes = model.sizes.decoder
     turn = layers.turn(decoders.angles(sizes, positions_3BL))
-    first_BL, end_BL = _earlier(segment_BL)
+    L = ids_BL.shape[1]
+    causal_1LL = jnp.tril(jnp.ones((1, L, L), bool))
+    mask_BLL = causal_1LL & (segment_BL[:, :, None] == segment_BL[:, None])
 
     def attend(q_BLHK, k_BGKL, v_BGLK):
-        return layers.attend(q_BLHK, k_BGKL, v_BGLK, first_BL, end_BL)
+        return layers.attend(q_BLHK, k_BGKL, v_BGLK, mask_BLL)
 
     def layer(x_BLD, one):
         x_BLD = mesh.constrain(x_BLD, "batch", None, None)
@@ -106,14 +107,6 @@ def forward(
     return layers.rms_norm(x_BLD, model.decoder.norm[...], sizes.norm_eps)
 
 
-def _earlier(segment_BL):
-    """The half-open range of each token's own segment up to itself."""
-    place_BL = jnp.broadcast_to(jnp.arange(segment_BL.shape[1]), segment_BL.shape)
-    is_new_BL = jnp.diff(segment_BL, axis=1, prepend=segment_BL[:, :1]) != 0
-    first_BL = jax.lax.cummax(jnp.where(is_new_BL, place_BL, 0), axis=1)
-    return first_BL, place_BL + 1
-
-
 def extend(
     model: Model,
     cache: caches.Cache,
@@ -131,8 +124,9 @@ def extend(
     """
     sizes = model.sizes.decoder
     turn = layers.turn(decoders.angles(sizes, positions_3BL))
-    end_BL = start_B[:, None] + jnp.arange(1, ids_BL.shape[1] + 1)[None]
-    first_BL = jnp.zeros_like(end_BL)
+    L, S = ids_BL.shape[1], cache.v[0].shape[2]
+    own_BL = start_B[:, None] + jnp.arange(L)[None]
+    mask_BLS = jnp.arange(S)[None, None] <= own_BL[..., None]
     x_BLD = embed(model, ids_BL, image_index_BL, features)
     taps = 0 if features is None else features.deepstack.shape[0]
     new_k, new_v = [], []
@@ -141,7 +135,7 @@ def extend(
         i = len(new_k)
         new_k.append(caches.write(cache.k[i], k_BGKL, start_B, axis=2))
         new_v.append(caches.write(cache.v[i], v_BGLK, start_B, axis=1))
-        return layers.attend(q_BLHK, new_k[i], new_v[i], first_BL, end_BL)
+        return layers.attend(q_BLHK, new_k[i], new_v[i], mask_BLS)
 
     # Unrolled: a scan would copy the stacked cache at every token.
     for i in range(sizes.layers):

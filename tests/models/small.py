@@ -15,8 +15,6 @@ from openwebrl_jax.tokens import positions
 
 VOCAB, PAD = 96, 90  # of tokens, and the image pad
 GRIDS = ((4, 6), (6, 2))  # patches
-# Compiled in half the time; what the models compute is the same.
-QUICK = {"xla_backend_optimization_level": 0}
 
 
 def config(is_tied: bool) -> transformers.Qwen3VLConfig:
@@ -158,12 +156,12 @@ def make_example(seed: int, grids=GRIDS) -> Example:
     return Example(np.asarray(ids, np.int32), tuple(grids), patches)
 
 
-@functools.partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+@functools.partial(jax.jit, static_argnums=0)
 def encode(graphdef, params, images) -> qwen3_vl.Features:
     return qwen3_vl.encode_images(nnx.merge(graphdef, params), **images)
 
 
-@functools.partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+@functools.partial(jax.jit, static_argnums=0)
 def read(graphdef, params, tokens, features):
     """Logits [B, L, V] of a whole forward pass."""
     model = nnx.merge(graphdef, params)
@@ -182,9 +180,7 @@ def loss(params, graphdef, tokens, images, remat):
     return -jnp.take_along_axis(logp_BLV, target_BL1, axis=2).sum(), logit_BLV
 
 
-gradient = jax.jit(
-    jax.grad(loss, has_aux=True), static_argnums=(1, 4), compiler_options=QUICK
-)
+gradient = jax.jit(jax.grad(loss, has_aux=True), static_argnums=(1, 4))
 
 
 def assert_gradients(sizes, grads, expected, rows: int, tolerance: float):

@@ -41,10 +41,8 @@ def test_parameters_are_split_by_their_axes(eight, loaded):
 def test_eight_devices_equal_torch(
     eight, folder, loaded, example, expected, expected_gradients, monkeypatch
 ):
-    """Four rows on eight devices, as a large model runs: layers scanned and made
-    again in the backward pass, attention in blocks of queries."""
+    """Four rows on eight devices, as a large model runs: scanned, rematerialised."""
     monkeypatch.setattr(layers, "UNROLL", 0)
-    monkeypatch.setattr(layers, "SCORES", 1000)
     _, model = load.load_model(folder, mesh=eight)
     params = nnx.split(model, nnx.Param)[1]
     embed = params["decoder"]["embed"][...]
