@@ -27,6 +27,8 @@ def get_config(variant: str = ""):
         config.algo.ppo_epochs = 1
         config.algo.minibatch_turns = 256  # all of an iteration: one step
         config.algo.iterations = 48
-        config.optim.lr_peak = 8e-4
+        config.optim.lr_peak = 5e-4
         config.optim.warmup_steps = 5
+        config.optim.schedule = "trapezoid"  # at a constant rate greedy success falls
+        config.optim.decay_share = 0.5
     return config

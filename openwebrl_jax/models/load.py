@@ -149,6 +149,8 @@ def save_model(
     # Renamed when whole: a run that dies here leaves no truncated file.
     part = folder / (WEIGHTS + ".part")
     safetensors.numpy.save_file(tensors, part, metadata={"format": "pt"})
+    # safetensors makes a file for its owner alone.
+    part.chmod((folder / "config.json").stat().st_mode)
     os.replace(part, folder / WEIGHTS)
 
 

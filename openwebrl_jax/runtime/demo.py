@@ -7,6 +7,7 @@ of browser workers. Killed anywhere and started again, it goes on where it was.
 import contextlib
 import functools
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from openwebrl_jax.runtime import cluster, demonstrate, evaluate, train
 from openwebrl_jax.runtime.crew import Crew
 
 _MINUTES = "minutes.json"
+_NOTED_EVERY_S = 5.0
 BEFORE, AFTER = "after_sft.json", "after_rl.json"
 
 
@@ -108,17 +110,31 @@ def _measure(crew: Crew, config: Any, base: Path, model: str, name: str) -> None
 
 @contextlib.contextmanager
 def _timed(base: Path, stage: str) -> Iterator[None]:
-    """Adds the seconds of a stage to those of earlier starts."""
+    """Adds a stage's seconds to those of earlier starts; a kill loses few of them."""
     path = base / _MINUTES
-    began_s = time.monotonic()
+    seconds = json.loads(path.read_text()) if path.exists() else {}
+    earlier_s, began_s = seconds.get(stage, 0.0), time.monotonic()
+    ended = threading.Event()
+
+    def note() -> None:
+        seconds[stage] = earlier_s + time.monotonic() - began_s
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(seconds))
+        part.replace(path)
+
+    def keep_noting() -> None:
+        while not ended.wait(_NOTED_EVERY_S):
+            note()
+
+    base.mkdir(parents=True, exist_ok=True)
+    noting = threading.Thread(target=keep_noting, daemon=True)
+    noting.start()
     try:
         yield
     finally:
-        seconds = json.loads(path.read_text()) if path.exists() else {}
-        spent_s = time.monotonic() - began_s
-        seconds[stage] = seconds.get(stage, 0.0) + spent_s
-        base.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(seconds))
+        ended.set()
+        noting.join()
+        note()
 
 
 def _mean(told: list[dict[str, Any]], name: str) -> float:

@@ -17,6 +17,14 @@ from openwebrl_jax.runtime.worker import Job, Result
 LIST = "demonstrations.json"
 
 
+def names(workdir: str | Path) -> list[str]:
+    """Trajectories of a workdir to learn from: its list, else all that it stores."""
+    path = Path(workdir) / LIST
+    if path.exists():
+        return json.loads(path.read_text())
+    return store.listing(Path(workdir) / store.FOLDER)
+
+
 def run(config: Any, workdir: str, *, episodes: int, error_rate: float) -> None:
     """The command: starts what is needed, collects, ends it."""
     checks.check_config(config, look_at_disk=False)
@@ -52,6 +60,6 @@ def collect(
         lambda result: bar.tick(result.value >= 1.0),
     )
     bar.close()
-    names = sorted({result.trajectory for result in results if result.is_valid})
-    path.write_text(json.dumps(names))
+    listed = sorted({result.trajectory for result in results if result.is_valid})
+    path.write_text(json.dumps(listed))
     return results

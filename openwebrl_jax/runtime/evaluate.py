@@ -22,6 +22,7 @@ _PURPOSE = 1_000_003  # keeps an evaluation's token streams apart from training'
 
 def run(config: Any, workdir: str, model: str) -> None:
     """The command: starts what is needed, measures, ends it."""
+    config.init_from = ""  # where training begins is not asked for here
     checks.check_config(config)
     cluster.check(config)
     origin = folder.find(model or workdir)

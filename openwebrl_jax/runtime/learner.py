@@ -17,6 +17,7 @@ from openwebrl_jax.core import metrics, types
 from openwebrl_jax.learn import checkpoint, folder, loop, setup
 from openwebrl_jax.learn import state as states
 from openwebrl_jax.rollout import store
+from openwebrl_jax.runtime import demonstrate
 
 _LEDGER = "ledger.json"
 _TOLD_EVERY = 10  # SFT steps between two lines of metrics
@@ -171,11 +172,10 @@ class Learner:
 
 def _demonstrations(config: Any) -> dict[str, types.Trajectory]:
     """Trajectories of the configured workdirs, by hash, in a fixed order."""
-    kept = [Path(each) / store.FOLDER for each in config.sft.data]
     return {
-        name: store.load(where, name)[0]
-        for where in kept
-        for name in store.listing(where)
+        name: store.load(Path(workdir) / store.FOLDER, name)[0]
+        for workdir in config.sft.data
+        for name in demonstrate.names(workdir)
     }
 
 

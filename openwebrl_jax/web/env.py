@@ -12,7 +12,7 @@ from typing import Any
 
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Feedback, Observation, Step, Task, ToolCall
-from openwebrl_jax.web import browser, execute, feedback, guard, observe, settle
+from openwebrl_jax.web import browser, execute, feedback, guard, observe, plans, settle
 from openwebrl_jax.web import page as pages
 from openwebrl_jax.web.page import Page, Trouble
 from openwebrl_jax.web.tabs import Tabs
@@ -49,7 +49,7 @@ class BrowserEnv:
         self._pool = pool
         self._config = pool.config
         self._tabs: Tabs | None = None
-        self._place = execute.Place(config=pool.config, sites=(), hosts=())
+        self._place = plans.Place(config=pool.config, sites=(), hosts=())
         self._is_shared = False  # the context serves more than one episode
         self._task: Task | None = None
         self._start_url = ""  # where the task's page is after its redirects
@@ -68,7 +68,7 @@ class BrowserEnv:
         self._check_start(task)
         self._task, self._cause, self._last_good = task, None, None
         self._answer, self._facts, self._reopenings = "", {}, 0
-        self._place = execute.Place(
+        self._place = plans.Place(
             config=self._config, sites=task.sites, hosts=tuple(self._pool.hosts)
         )
         chromium = await self._pool.lease()
@@ -221,13 +221,13 @@ class BrowserEnv:
     async def _carry_out(self, call: ToolCall) -> tuple[Feedback | None, float]:
         try:
             plan = execute.plan(call, self._place)
-        except execute.Refusal as refusal:
+        except plans.Refusal as refusal:
             await self._settle()
             return feedback.failed(call.name, str(refusal)), 0.0
         before = await self._look(plan)
         if self._cause is not None:
             return None, 0.0
-        deed = await execute.act(plan, self._active, before, self._place)
+        deed = await execute.act(plan, self._shown, before, self._place)
         try:
             after = await self._settle()
         except Trouble as trouble:
@@ -239,7 +239,7 @@ class BrowserEnv:
         line = feedback.line(call.name, deed, before, after, self._shown.notes)
         return line, deed.asked_s
 
-    async def _look(self, plan: execute.Plan) -> dict:
+    async def _look(self, plan: plans.Plan) -> dict:
         """The page just before a call, which may have ended by itself since."""
         script = self._current.end_script
         is_scroll = plan.tool == "scroll"

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Feedback, Observation, Step, Tab, Task, ToolCall
-from openwebrl_jax.web import execute, feedback
+from openwebrl_jax.web import execute, feedback, plans
 
 URL = "http://fake.test/"
 COLORS = ("red", "green", "blue", "orange", "purple", "teal", "black", "magenta")
@@ -63,7 +63,7 @@ class FakeEnv:
     """Implements `core.types.Env` on scripted screens; `config` is config.web."""
 
     def __init__(self, config):
-        self._place = execute.Place(config=config, sites=(), hosts=())
+        self._place = plans.Place(config=config, sites=(), hosts=())
         self._script: dict[str, list[dict]] = {}
         self._screen = ""
         self._cause: Cause | None = None
@@ -108,7 +108,7 @@ class FakeEnv:
     def _call(self, call: ToolCall) -> Feedback:
         try:
             plan = execute.plan(call, self._place)
-        except execute.Refusal as error:
+        except plans.Refusal as error:
             return feedback.failed(call.name, str(error))
         if call.name == "done":
             self._cause, self._answer = Cause.DONE, plan.arguments["response"]
@@ -118,7 +118,7 @@ class FakeEnv:
             return Feedback(tool=call.name, state="no_effect", text=text)
         return self._click(plan)
 
-    def _click(self, plan: execute.Plan) -> Feedback:
+    def _click(self, plan: plans.Plan) -> Feedback:
         assert plan.point is not None
         for square in self._script[self._screen]:
             left, top, right, bottom = self._box(square)
@@ -159,7 +159,7 @@ class FakeEnv:
         (x, y), half = square["center"], _SIDE / 2
         corners = ([x - half, y - half], [x + half, y + half])
         (left, top), (right, bottom) = (
-            execute.to_pixels(corner, config.width_px, config.height_px)
+            plans.to_pixels(corner, config.width_px, config.height_px)
             for corner in corners
         )
         return left, top, right, bottom

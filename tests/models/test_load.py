@@ -38,6 +38,8 @@ def test_a_saved_folder_is_the_same_model_to_torch(
     got_sizes, model = load.load_model(source)
     load.save_model(tmp_path, got_sizes, model, source)
     assert (tmp_path / "tokenizer_config.json").read_text() == "{}"
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1, "who may read the config may read the weights"
     make = transformers.Qwen3VLForConditionalGeneration.from_pretrained
     saved, original = make(tmp_path), make(source)
     assert saved.dtype == torch.float32

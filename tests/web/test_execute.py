@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openwebrl_jax.core.types import ToolCall
-from openwebrl_jax.web import execute, keys
+from openwebrl_jax.web import execute, keys, plans
 
 NAMES = "click write press_keys scroll wait done goto_url go_back fly".split()
 ARGUMENTS = "point_2d clicks button message keys is_hotkey presses direction amount"
@@ -21,7 +21,7 @@ json_values = st.recursive(
 
 @pytest.fixture(scope="module")
 def place(config):
-    return execute.Place(config=config, sites=(), hosts=())
+    return plans.Place(config=config, sites=(), hosts=())
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def place(config):
 )
 def test_pixels(point_2d, pixel):
     before = copy.deepcopy(point_2d)
-    assert execute.to_pixels(point_2d, 160, 224) == pytest.approx(pixel)
+    assert plans.to_pixels(point_2d, 160, 224) == pytest.approx(pixel)
     assert point_2d == before
 
 
@@ -46,8 +46,8 @@ def test_pixels(point_2d, pixel):
     + [[math.nan, 1], [1, math.inf], [True, 1], [10**400, 1]],
 )
 def test_points_that_are_none(point_2d):
-    with pytest.raises(execute.Refusal, match="two numbers"):
-        execute.to_pixels(point_2d, 160, 224)
+    with pytest.raises(plans.Refusal, match="two numbers"):
+        plans.to_pixels(point_2d, 160, 224)
 
 
 @given(
@@ -59,7 +59,7 @@ def test_points_that_are_none(point_2d):
 def test_any_arguments_are_planned_or_refused(place, name, arguments):
     try:
         plan = execute.plan(ToolCall(name=name, arguments=arguments), place)
-    except execute.Refusal as refusal:
+    except plans.Refusal as refusal:
         assert str(refusal)
         return
     if plan.point is not None:

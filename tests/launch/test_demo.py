@@ -1,0 +1,39 @@
+"""Every stage of the demo, a few steps of each, by its command."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.runtime.test_train import one_device
+
+FEW = (
+    "--episodes=24",
+    "--sft.sft.steps=2",
+    "--rl.algo.iterations=1",
+    "--rl.algo.groups=1",
+    "--rl.algo.group=4",
+    "--rl.evaluate.episodes=8",
+    "--rl.sample.temperature=1.0",
+)
+
+
+@pytest.mark.slow
+def test_all_stages_leave_what_they_promise_and_are_not_done_twice(tmp_path):
+    command = [sys.executable, "-m", "launch.demo", f"--workdir={tmp_path}", *FEW]
+    first, second = (
+        subprocess.run(
+            command, capture_output=True, text=True, env=one_device(), timeout=400
+        )
+        for _ in range(2)
+    )
+    assert first.returncode == 0, first.stderr[-2000:]
+    told = json.loads(first.stdout.splitlines()[-1])
+    assert told == json.loads((tmp_path / "summary.json").read_text())
+    assert told["updates"] == 1
+    assert told["success_after_sft"]["n"] == told["greedy_after_rl"]["n"] == 8
+    for name in ("report.md", "curves.png", "episodes.png", "episodes.html"):
+        assert (tmp_path / name).stat().st_size > 0
+    again = json.loads(second.stdout.splitlines()[-1])
+    assert again["gain"] == told["gain"] and again["episodes"] == told["episodes"]
