@@ -6,9 +6,14 @@ from collections.abc import Callable
 
 from absl import app, logging
 
+from openwebrl_jax.rollout.ledger import StarvationError
+
 
 def run(main: Callable[[], None]) -> None:
-    """Parses flags and runs `main`; a refusal (ValueError) is one line, exit code 2."""
+    """Parses flags and runs `main`; what ends it is told in one line.
+
+    Exit code 2 = refused before anything started; 3 = training went nowhere.
+    """
 
     def guarded(argv: list[str]) -> None:
         if argv[1:]:
@@ -18,11 +23,20 @@ def run(main: Callable[[], None]) -> None:
         try:
             main()
         except (ValueError, FileNotFoundError) as error:
-            told = getattr(error, "cause", error)  # Ray wraps what an actor raised
-            print(f"refused: {told}", file=sys.stderr)
+            print(f"refused: {_innermost(error)}", file=sys.stderr)
             sys.exit(2)
+        except StarvationError as error:
+            print(f"stopped: {_innermost(error)}", file=sys.stderr)
+            sys.exit(3)
 
     app.run(guarded, flags_parser=_parse)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What was raised at first: Ray wraps it once for each actor that it passes."""
+    while isinstance(cause := getattr(error, "cause", None), BaseException):
+        error = cause
+    return error
 
 
 def _parse(argv: list[str]) -> list[str]:
