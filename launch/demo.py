@@ -7,12 +7,13 @@ import json
 import pathlib
 import subprocess
 import sys
+from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
 
 from launch import cli
-from openwebrl_jax.core import metrics
+from openwebrl_jax.core import checks, metrics
 from openwebrl_jax.evals import gallery, report
 from openwebrl_jax.runtime import demo
 
@@ -27,7 +28,12 @@ _ERROR = flags.DEFINE_float(
 
 def main() -> None:
     """All stages; what is done already is skipped."""
-    sft, rl, base = _SFT.value, _RL.value, pathlib.Path(_WORKDIR.value)
+    with checks.held(_WORKDIR.value):
+        run(_SFT.value, _RL.value, pathlib.Path(_WORKDIR.value))
+
+
+def run(sft: Any, rl: Any, base: pathlib.Path) -> None:
+    """The model, the pipeline, the report."""
     sft.model.path = str(base / "tiny")
     if not (base / "tiny" / "model.safetensors").exists():
         # A process of its own: this one starts others and must not hold a backend.

@@ -4,6 +4,8 @@ In: a config, a workdir, a machine, a batch. Out: nothing, or one ValueError tha
 names every fault. `derive` is the one place where numbers follow from other numbers.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import math
@@ -84,6 +86,24 @@ def check_workdir(workdir: str | os.PathLike[str], config: Any) -> None:
     part = path.with_suffix(".part")
     part.write_text(text + "\n", encoding="utf-8")
     os.replace(part, path)
+
+
+@contextlib.contextmanager
+def held(workdir: str | os.PathLike[str]) -> Iterator[None]:
+    """Keeps a workdir for this process: two runs in one would spoil both.
+
+    The system lets go of it when the process ends, however it does.
+    """
+    Path(workdir).mkdir(parents=True, exist_ok=True)
+    with open(Path(workdir) / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"another process runs in {workdir}; wait for its end, or take "
+                "another --workdir"
+            ) from None
+        yield
 
 
 def _written_config(path: Path) -> dict[str, Any]:

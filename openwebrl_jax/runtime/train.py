@@ -29,16 +29,17 @@ _SHOWN = {
 def run(config: Any, workdir: str) -> None:
     """The command: everything is checked before anything is started."""
     origin = check(config, workdir)
-    cluster.start(config)
-    try:
-        if config.stage == "sft":
-            sft(config, workdir, origin)
-        else:
-            crew = Crew(config)
-            grpo(config, workdir, origin, crew)
-            crew.close()
-    finally:
-        cluster.stop()
+    with checks.held(workdir):
+        cluster.start(config)
+        try:
+            if config.stage == "sft":
+                sft(config, workdir, origin)
+            else:
+                crew = Crew(config)
+                grpo(config, workdir, origin, crew)
+                crew.close()
+        finally:
+            cluster.stop()
 
 
 def check(config: Any, workdir: str) -> str:

@@ -10,6 +10,7 @@ import ray
 from safetensors import numpy as safetensors
 
 from configs import grpo_short
+from openwebrl_jax.core import checks
 from openwebrl_jax.runtime import train
 
 
@@ -110,6 +111,16 @@ def test_the_command_says_it_in_one_line(tmp_path):
         f"--config.init_from={tmp_path}/none",
     )
     assert code == 2 and told.startswith("refused: ") and "\n" not in told
+
+
+def test_a_second_run_in_a_workdir_is_refused(folder, tmp_path):
+    with checks.held(tmp_path / "run"):
+        code, told = command(
+            "--config=configs/grpo_short.py:tiny",
+            f"--workdir={tmp_path}/run",
+            f"--config.init_from={folder}",
+        )
+    assert code == 2 and "another process runs" in told and "\n" not in told
 
 
 def test_an_unknown_key_is_named(tmp_path):
