@@ -120,17 +120,20 @@ class _News:
 
     def __init__(self, queue: Any):
         self._queue = queue
-        self._kept = self._dropped = 0
+        # A resumed run does not tell once more what happened before.
+        counts, _ = ray.get(queue.news.remote())
+        self._kept, self._dropped = self._closed(counts)
         self._clock = metrics.Stopwatch()
 
     def read(self) -> dict[str, float]:
         """Metrics of all results since the last call, kept groups or not."""
         counts, slots = ray.get(self._queue.news.remote())
         seconds = self._clock.lap()
-        groups = counts["groups"]
-        kept = sum(groups[stage] for stage in ("trained", "waiting", "taken"))
-        new_kept, new_dropped = kept - self._kept, groups["filtered"] - self._dropped
-        self._kept, self._dropped = kept, groups["filtered"]
+        kept, dropped = self._closed(counts)
+        new_kept, new_dropped = kept - self._kept, dropped - self._dropped
+        self._kept, self._dropped = kept, dropped
+        closed = new_kept + new_dropped
+        mixed = new_kept / closed if closed else None  # of groups replayed from disk
         valid = [slot for slot in slots if slot.reward.is_valid]
         turns = sum(slot.turns for slot in slots)
         told = {
@@ -138,15 +141,22 @@ class _News:
             "rollout/reward": [slot.reward.value for slot in valid],
             "rollout/turns": [slot.turns for slot in valid],
             "rollout/episodes": len(slots),
-            "rollout/mixed": metrics.share(new_kept, new_kept + new_dropped),
+            "rollout/mixed": mixed,
             "rollout/void_frac": metrics.share(len(slots) - len(valid), len(slots)),
-            "useful_frac": metrics.share(new_kept, new_kept + new_dropped),
+            "useful_frac": mixed,
             "episodes_per_s": metrics.share(len(slots), seconds),
             "env_steps_per_s": metrics.share(turns, seconds),
         }
         causes = Counter(slot.reward.cause or slot.cause for slot in slots)
         told |= {f"cause/{cause}": count for cause, count in causes.items()}
         return told
+
+    @staticmethod
+    def _closed(counts: Any) -> tuple[int, int]:
+        """Groups that were kept so far, and that were filtered."""
+        groups = counts["groups"]
+        kept = sum(groups[stage] for stage in ("trained", "waiting", "taken"))
+        return kept, groups["filtered"]
 
 
 def _actor(kind: Any, config: Any, role: str) -> Any:
