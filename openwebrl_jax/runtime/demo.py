@@ -87,7 +87,11 @@ def summary(base: Path) -> dict[str, Any]:
         "episodes": int(episodes),
         "updates": len(told),
         "env_steps_per_s": _mean(told, "env_steps_per_s"),
-        "mixed_groups": [_rounded(record["rollout/mixed"]) for record in told],
+        "mixed_groups": [
+            round(record["rollout/mixed"], 3)
+            for record in told
+            if "rollout/mixed" in record  # not while groups are replayed from disk
+        ],
         "causes": dict(causes),
     }
 
@@ -135,10 +139,6 @@ def _timed(base: Path, stage: str) -> Iterator[None]:
         ended.set()
         noting.join()
         note()
-
-
-def _rounded(share: float | None) -> float | None:
-    return None if share is None else round(share, 3)
 
 
 def _mean(told: list[dict[str, Any]], name: str) -> float:

@@ -132,8 +132,8 @@ class _News:
         kept, dropped = self._closed(counts)
         new_kept, new_dropped = kept - self._kept, dropped - self._dropped
         self._kept, self._dropped = kept, dropped
-        closed = new_kept + new_dropped
-        mixed = new_kept / closed if closed else None  # of groups replayed from disk
+        closed = new_kept + new_dropped  # 0 while groups are replayed from disk
+        mixed = [new_kept / closed] if closed else []
         valid = [slot for slot in slots if slot.reward.is_valid]
         turns = sum(slot.turns for slot in slots)
         told = {
