@@ -150,7 +150,9 @@ async def test_goto_url_refuses(surf):
 WRONG = (
     call("click"),
     call("click", point_2d=[float("nan"), 3]),
-    call("click", point_2d="10,20"),
+    call("click", point_2d=[1, 1001]),
+    call("hover"),
+    call("drag", start_point_2d=[1, 1]),
     call("click", point_2d=[1, 1], button=["left"]),
     call("write", message=3),
     call("press_keys", keys=["hyper"]),
