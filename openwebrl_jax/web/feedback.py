@@ -52,7 +52,8 @@ def line(
         state = "effect" if told or deed.is_final else "no_effect"
         if not told and not deed.is_final:
             told = [_nothing(deed, before, after)]
-        told = [*_refusals(after), *told] if state == "effect" else told
+        elif not deed.is_final:
+            told = [*_warnings(before, after), *told]
     text = deed.text + _choices(deed, after)
     return _feedback(tool, state, text + (": " + "; ".join(told) if told else ""))
 
@@ -118,19 +119,22 @@ def _changes(deed: Deed, before: dict, after: dict) -> list[str]:
         told.append("it moved")
     if deed.tip:
         told.append(f"its tip says '{deed.tip}'")
-    return told + _dom_changes(after, is_quiet=bool(told), is_list=bool(moved))
+    is_explained = bool(moved) or (deed.typed is not None and bool(told))
+    return told + _dom_changes(after, bool(told), bool(moved), is_explained)
 
 
-def _dom_changes(after: dict, is_quiet: bool, is_list: bool) -> list[str]:
+def _dom_changes(
+    after: dict, is_told: bool, is_moved: bool, is_explained: bool
+) -> list[str]:
     """What came and went. A list that is drawn anew as it scrolls is only scrolled."""
     told = []
     names, gone = after.get("appeared", ()), after.get("vanished", 0)
-    if not (is_list and names and gone):
+    if not (is_moved and names and gone):
         told += [f"appeared: {_listed(names, after['more'])}"] if names else []
         told += [f"{gone} vanished"] if gone else []
-    if after.get("changes") and not told and not is_list:
+    if after.get("changes") and not told and not is_explained:
         told.append("the page changed")
-    elif after.get("styles") and not told and not is_quiet:
+    elif after.get("styles") and not told and not is_told:
         told.append("its looks changed")
     return told
 
@@ -156,7 +160,7 @@ def _focus_changes(deed: Deed, before: dict, after: dict, is_told: bool) -> list
         told.append(f"{left['name']} holds '{shorten(left['value'], _QUOTE)}' now")
     if now is None:
         return [*told, "nothing has focus now"] if was else told
-    is_same = was is not None and was["name"] == now["name"]
+    is_same = was is not None and after.get("stays", was["name"] == now["name"])
     if not is_same:
         told.append(f"focus is on {now['name']}")
     if not now["text"] or was is None or not is_same or is_told:
@@ -209,9 +213,17 @@ def _choices(deed: Deed, after: dict) -> str:
     return f" (now '{found['chosen']}'), write one of: {found['options']}"
 
 
+def _warnings(before: dict, after: dict) -> list[str]:
+    """What stands beside an effect."""
+    is_disabled = (before.get("hit") or {}).get("disabled")
+    return [*(["it is disabled"] if is_disabled else []), *_refusals(after)]
+
+
 def _refusals(after: dict) -> list[str]:
+    """What the browser would have shown that is no part of the page."""
     told = [_NO_FILES] if after.get("files") else []
-    return told + ([_NO_MENU] if after.get("menu") == "native" else [])
+    is_menu = after.get("menu") == "native" and not after.get("appeared")
+    return told + ([_NO_MENU] if is_menu else [])
 
 
 def _nothing(deed: Deed, before: dict, after: dict) -> str:

@@ -66,7 +66,7 @@ async def after(page: Page, before: dict, seen: dict, config) -> None:
         told = frame and await ask(page, frame, "window.__probe.after()")
         if not told or not told["focus"]:
             return
-        seen["focus"] = told["focus"]
+        seen["focus"], seen["stays"] = told["focus"], told["stays"]
 
 
 async def ask(page: Page, frame, script: str) -> Any:

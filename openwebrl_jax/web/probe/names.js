@@ -28,6 +28,9 @@ const nameOf = (e) => {
   const label = e.getAttribute('aria-label') || (e.labels && e.labels.length &&
     e.labels[0].innerText);
   if (label) return cut(label);
+  if (e.isContentEditable && e.hasAttribute('contenteditable')) { // not what it holds
+    return cut(e.getAttribute('aria-placeholder') || e.dataset.placeholder || e.title || e.id);
+  }
   if (e.tagName === 'INPUT') {
     const isButton = ['submit', 'reset', 'button'].includes(e.type);
     return cut((isButton && e.value) || e.placeholder || e.alt || e.name || e.id);

@@ -43,7 +43,10 @@ const changed = () => {
     for (const e of watched()) if (!shown.has(e) && isShown(e)) fresh.add(e);
     for (const e of shown) if (!isShown(e) && speaks(e)) gone.add(e);
   }
-  const names = outermost(fresh).filter((e) => isShown(e) && !isInNoise(e))
+  const field = focused();
+  const isTyped = (e) => field && field.isContentEditable && field.contains(e);
+  const names = outermost(fresh)
+    .filter((e) => isShown(e) && !isInNoise(e) && !isTyped(e))
     .sort((a, b) => a.compareDocumentPosition(b) & 4 ? -1 : 1)
     .flatMap(pieces).filter((e) => isShown(e) && isInView(e)).map(nameOf).filter(Boolean);
   const lost = outermost(gone).filter((e) => !isInNoise(e)).map(nameOf).filter(Boolean);
@@ -79,6 +82,7 @@ const local = { // of this document alone
   flush() { note(observer.takeRecords()); },
   latest: () => lastChange,
   due: () => Math.max(0, ...pending.values()),
+  scrolled: () => scrolledAt >= begun,
   thaw() { // the action goes on: what came since the last look is its doing
     note(observer.takeRecords());
     done.changes += late.changes;
@@ -117,16 +121,19 @@ const probe = {
     return {...page(), hit: found, focus: describeFocus(), scrolls: scrolls.map(position)};
   },
   async settle(quiet_ms, cap_ms) {
-    const all = local.family(), start = clock();
-    const latest = (name) => Math.max(...all.map((one) => one[name]()));
-    all.forEach((one) => one.flush());
+    const start = clock();
+    local.family().forEach((one) => one.flush());
     const two = new Promise((ready) => frame(() => frame(ready)));
     await Promise.race([two, new Promise((ready) => after_ms(ready, quiet_ms))]);
     for (;;) {
+      const all = local.family(), t = clock(); // frames come and go
       all.forEach((one) => one.flush());
-      const t = clock();
-      const quiet_at = latest('latest') > start ? latest('latest') + quiet_ms : t;
-      const left_ms = Math.min(Math.max(quiet_at, latest('due')), start + cap_ms) - t;
+      const changed_at = Math.max(...all.map((one) => one.latest()));
+      const quiet_at = changed_at > start ? changed_at + quiet_ms : t;
+      const isOnItsWay = scrolls.length && !all.some((one) => one.scrolled());
+      const moved_at = isOnItsWay ? start + quiet_ms : t; // a wheel is not obeyed at once
+      const due_at = Math.max(quiet_at, moved_at, ...all.map((one) => one.due()));
+      const left_ms = Math.min(due_at, start + cap_ms) - t;
       if (left_ms <= 0) return;
       await new Promise((ready) => after_ms(ready, left_ms));
     }
@@ -144,7 +151,7 @@ const probe = {
       vanished: sum('lost'), files: parts.some((part) => part.files),
       wheel: parts.some((part) => part.wheel),
       menu: parts.map((part) => part.menu).find(Boolean) || '',
-      focus: describeFocus(), left: left ? describeField(was) : null,
+      focus: describeFocus(), stays: was === focused(), left: left ? describeField(was) : null,
       scrolls: scrolls.map(position), state: isHere ? stateOf(hit) : null,
       moved: Boolean(isHere && spot && boxOf(hit).some((at, axis) =>
         Math.abs(at - spot[axis]) >= 2)),

@@ -34,7 +34,8 @@ on('contextmenu', (event) => {
   menu = event.defaultPrevented ? 'own' : 'native';
   event.preventDefault();
 });
-on('wheel', (event) => { wheel = wheel || event.defaultPrevented; }, {passive: true});
+on('wheel', (event) => after_ms(() => { wheel = wheel || event.defaultPrevented; }, 0),
+  {passive: true}); // once the page's own listeners have been asked
 around(HTMLElement.prototype, 'click', (native, element, args) => {
   if (isFile(element)) { // one that is not in the page tells no window of its click
     files = true;

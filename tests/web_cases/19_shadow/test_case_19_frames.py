@@ -1,6 +1,7 @@
 """Frames: what was hit, what changed and what has focus, also on another site."""
 
 import pytest
+import pytest_asyncio
 
 from tests.web_cases.conftest import FRAME_HOST
 
@@ -16,7 +17,7 @@ HOLD = '<iframe style="border:5px solid;width:300px;height:250px" src="%s"></ifr
 HOSTS = {"same": "", "other": f"http://{FRAME_HOST}"}
 
 
-@pytest.fixture(params=HOSTS)
+@pytest_asyncio.fixture(params=HOSTS, loop_scope="session")
 async def framed(surf, request):
     surf.site.pages["/inner"] = INNER
     await surf.open("<body style=margin:0>" + HOLD % f"{HOSTS[request.param]}/inner")

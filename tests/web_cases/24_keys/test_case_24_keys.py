@@ -48,7 +48,7 @@ async def test_letters_that_no_keyboard_has(surf):
 
 
 WRONG = {
-    "F13": "did you mean F1",
+    "F13": "did you mean F",
     "hyper": "unknown key 'hyper'",
     "Entre": "did you mean Enter",
     "hello": "for text use write",
