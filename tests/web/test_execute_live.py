@@ -183,12 +183,14 @@ async def test_background_churn_is_not_the_actions_doing(surf, kind):
         f"<p id=x style='position:relative'>0</p><script>n = 0; {CHURN[kind]}</script>"
     )
     click = call("click", point_2d=[900, 900])
-    await surf(page, call("wait", seconds=0.2))
+    await surf(page)
+    await asyncio.sleep(0.4)  # as long as nobody thinks
     for _ in range(2):
         step = await surf.env.step((click,))
         assert said(step) == ("no_effect", "clicked page: nothing changed")
     page += f"<button style='{BLOCK}' onclick='out.textContent=1'>OK</button><p id=out>"
-    await surf(page, call("wait", seconds=0.2))
+    await surf(page)
+    await asyncio.sleep(0.4)
     assert "appeared: '1'" in said(await surf.env.step((CLICK,)))[1]
 
 

@@ -16,7 +16,7 @@ const CHAIN = 2; // timers set by timers are waited for so deep
 const none = () => ({changes: 0, styles: 0, added: []});
 let isActing = false, begun = 0, lastChange = 0, scrolledAt = 0, isLeaving = false;
 let done = none(), late = none(); // of the action, and since it was looked at
-const pulses = new WeakMap(); // element -> its changes that nobody asked for
+let pulses = new WeakMap(); // element -> its changes that nobody asked for
 let beats = new WeakMap(); // element -> how often it changed in this action
 let noise = new WeakSet(), judged = new WeakSet(); // as found in this action
 

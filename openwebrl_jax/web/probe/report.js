@@ -72,6 +72,7 @@ const local = { // of this document alone
     beats = new WeakMap();
     noise = new WeakSet();
     judged = new WeakSet();
+    if (!isAction) pulses = new WeakMap(); // setup is neither action nor background
     pending.clear();
     files = wheel = isLeaving = false;
     menu = '';

@@ -61,7 +61,7 @@ async def test_in_a_frame(surf, host):
       style="border:0;width:200px;height:200px"></iframe>""")
     state, text = await scroll(surf, 100, 100)
     assert state == "effect" and "the frame is at" in text and "the page" not in text
-    for _ in range(6):
+    for _ in range(4):
         await scroll(surf, 100, 100, amount=1)
     assert await surf.js("scrollY") > 0
 
