@@ -223,9 +223,9 @@ def later_text(
     if parse_error:
         said = _MALFORMED[style].format(error=parse_error)
     elif style == "short":
-        said = ", ".join(f"{line.tool} {line.state}" for line in feedback)
+        said = ", ".join(f"{line.tool} {line.state}" for line in feedback if line.text)
     else:
-        said = "\n".join(_quote_line(line.text) for line in feedback)
+        said = "\n".join(_quote_line(line.text) for line in feedback if line.text)
     return _both(style, _LATER_FULL, said, observation)
 
 

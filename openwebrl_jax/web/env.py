@@ -12,7 +12,16 @@ from typing import Any
 
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Feedback, Observation, Step, Task, ToolCall
-from openwebrl_jax.web import browser, execute, feedback, guard, observe, plans, settle
+from openwebrl_jax.web import (
+    browser,
+    execute,
+    feedback,
+    frames,
+    guard,
+    observe,
+    plans,
+    settle,
+)
 from openwebrl_jax.web import page as pages
 from openwebrl_jax.web.page import Page, Trouble
 from openwebrl_jax.web.tabs import Tabs
@@ -101,7 +110,7 @@ class BrowserEnv:
             observation = await self._observe()
         return Step(
             observation=observation,
-            feedback=tuple(told),
+            feedback=feedback.shown(told, self._config.feedback),
             cause=self._cause,
             answer=self._answer,
             facts=self._facts,
@@ -230,6 +239,7 @@ class BrowserEnv:
         deed = await execute.act(plan, self._shown, before, self._place)
         try:
             after = await self._settle()
+            await frames.after(self._active, before, after, self._config)
         except Trouble as trouble:
             trouble.asked_s += deed.asked_s
             raise

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openwebrl_jax.core.types import ToolCall
-from openwebrl_jax.web import keyboard, navigate, plans, pointer
+from openwebrl_jax.web import frames, keyboard, navigate, plans, pointer
 from openwebrl_jax.web.feedback import Deed
 from openwebrl_jax.web.plans import Place, Plan
 from openwebrl_jax.web.tabs import Tabs
@@ -22,6 +22,7 @@ def plan(call: ToolCall, place: Place) -> Plan:
 
 async def act(plan: Plan, tabs: Tabs, before: dict, place: Place) -> Deed:
     """Carries a plan out on the active tab; `before` is the report of just before."""
+    await frames.before(tabs.active, plan, before)
     return await _TOOLS[plan.tool].act(plan, tabs, before, place)
 
 
@@ -56,6 +57,8 @@ class _Tool:
 
 _TOOLS = {
     "click": _Tool(pointer.plan_click, pointer.click),
+    "hover": _Tool(pointer.plan_hover, pointer.hover),
+    "drag": _Tool(pointer.plan_drag, pointer.drag),
     "write": _Tool(keyboard.plan_write, keyboard.write),
     "press_keys": _Tool(keyboard.plan_press, keyboard.press),
     "scroll": _Tool(pointer.plan_scroll, pointer.scroll),

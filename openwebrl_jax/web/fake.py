@@ -88,7 +88,7 @@ class FakeEnv:
             told.append(self._call(call))
         return Step(
             observation=self._observe(),
-            feedback=tuple(told),
+            feedback=feedback.shown(told, self._place.config.feedback),
             cause=self._cause,
             answer=self._answer,
             facts=self._facts,

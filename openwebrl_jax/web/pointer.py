@@ -1,4 +1,4 @@
-"""The tools of the mouse: click and scroll."""
+"""The tools of the mouse: click, hover, drag and scroll."""
 
 import asyncio
 
@@ -7,12 +7,11 @@ from openwebrl_jax.web.feedback import Deed
 from openwebrl_jax.web.page import Page
 
 _AXES = {"down": (0, 1), "up": (0, -1), "right": (1, 0), "left": (-1, 0)}
+_STEPS = 100
 
 
 def plan_click(arguments, place) -> plans.Plan:
-    point = plans.to_pixels(
-        arguments.get("point_2d"), place.config.width_px, place.config.height_px
-    )
+    point = plans.point(arguments, "point_2d", place.config)
     clicks = plans.number(arguments, "clicks", 1, 1, 3)
     button = plans.choice(arguments, "button", ("left", "right", "middle"))
     kept = {"clicks": int(clicks), "button": button}
@@ -21,14 +20,7 @@ def plan_click(arguments, place) -> plans.Plan:
 
 async def click(plan, tabs, before, place) -> Deed:
     page = tabs.active
-    hit = before.get("hit") or {"name": "the page", "options": None}
     button, clicks = plan.arguments["button"], plan.arguments["clicks"]
-    if hit["options"] is not None and button == "left":
-        # The popup of a native list is no part of the page: clicks on it go astray.
-        await page.evaluate("window.__probe.focusHit()")
-        listed = ", ".join(hit["options"])
-        told = f"{hit['name']} (now '{hit['chosen']}'), write one of: {listed}"
-        return Deed(text=f"focused {told}")
     events = [("mouseMoved", 0, "none")]
     for count in range(1, clicks + 1):
         events += [("mousePressed", count, button), ("mouseReleased", count, button)]
@@ -38,23 +30,56 @@ async def click(plan, tabs, before, place) -> Deed:
             for kind, count, name in events
         )
     )
+    hit = before.get("hit") or {}
+    if button == "middle" and hit.get("link"):
+        await tabs.wait_popup(place.config.settle_cap_s)
     verb = {1: "clicked", 2: "double-clicked", 3: "triple-clicked"}[clicks]
     verb = verb if button == "left" else f"{button}-{verb}"
-    return Deed(text=f"{verb} {hit['name']}")
+    return Deed(text=f"{verb} {_name(before)}", is_choosing=button == "left")
 
 
-async def _mouse(page: Page, kind: str, point, **more) -> None:
-    x, y = point
-    await page.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
+def plan_hover(arguments, place) -> plans.Plan:
+    point = plans.point(arguments, "point_2d", place.config)
+    return plans.Plan(tool="hover", arguments={}, point=point)
+
+
+async def hover(plan, tabs, before, place) -> Deed:
+    await _mouse(tabs.active, "mouseMoved", plan.point)
+    await asyncio.sleep(place.config.settle_quiet_s)  # menus wait before they open
+    tip = (before.get("hit") or {}).get("tip", "")
+    return Deed(text=f"hovered over {_name(before)}", tip=tip)
+
+
+def plan_drag(arguments, place) -> plans.Plan:
+    start = plans.point(arguments, "start_point_2d", place.config)
+    end = plans.point(arguments, "end_point_2d", place.config)
+    steps = int(plans.number(arguments, "steps", 10, 1, _STEPS))
+    kept = {"end": end, "steps": steps}
+    return plans.Plan(tool="drag", arguments=kept, point=start)
+
+
+async def drag(plan, tabs, before, place) -> Deed:
+    # Playwright's mouse, as it carries on where Chromium begins a drag of its own.
+    page = tabs.active
+    mouse, limit_s = page.raw.mouse, place.config.action_timeout_s
+    x, y = plan.arguments["end"]
+    onto = await page.evaluate(f"window.__probe ? window.__probe.nameAt({x}, {y}) : ''")
+    await page.bounded(mouse.move(*plan.point), limit_s)
+    await page.bounded(mouse.down(), limit_s)
+    try:
+        await page.bounded(mouse.move(x, y, steps=plan.arguments["steps"]), limit_s)
+        await page.bounded(mouse.move(x, y), limit_s)  # some want to be over it twice
+    finally:
+        await page.bounded(mouse.up(), limit_s)
+    text = f"dragged {_name(before)} to {onto or 'the end point'}"
+    return Deed(text=text, is_drag=True)
 
 
 def plan_scroll(arguments, place) -> plans.Plan:
-    width_px, height_px = place.config.width_px, place.config.height_px
-    point_2d = arguments.get("point_2d")
     middle = [plans.SCALE / 2, plans.SCALE / 2]
-    point = plans.to_pixels(
-        middle if point_2d is None else point_2d, width_px, height_px
-    )
+    given = arguments.get("point_2d")
+    aim = {"point_2d": middle if given is None else given}
+    point = plans.point(aim, "point_2d", place.config)
     direction = plans.choice(arguments, "direction", tuple(_AXES))
     amount = plans.number(arguments, "amount", 0.5, 0.0, 1.0)
     kept = {"direction": direction, "amount": amount}
@@ -74,3 +99,13 @@ async def scroll(plan, tabs, before, place) -> Deed:
     )
     text = f"scrolled {direction} by {round(100 * amount)}%"
     return Deed(text=text, scrolled=direction)
+
+
+async def _mouse(page: Page, kind: str, point, **more) -> None:
+    x, y = point
+    await page.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
+
+
+def _name(before: dict) -> str:
+    hit = before.get("hit")
+    return hit["name"] if hit else "the page"

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from openwebrl_jax.core.types import ToolCall
 from openwebrl_jax.web import execute, keys, plans
 
-NAMES = "click write press_keys scroll wait done goto_url go_back fly".split()
-ARGUMENTS = "point_2d clicks button message keys is_hotkey presses direction amount"
+NAMES = (
+    "click hover drag write press_keys scroll wait done goto_url go_back fly".split()
+)
+ARGUMENTS = "point_2d start_point_2d end_point_2d steps clicks button message keys "
+ARGUMENTS += "is_hotkey presses direction amount"
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3),
@@ -30,8 +33,14 @@ def place(config):
         ([0, 0], (0, 0)),
         ([500, 500], (80, 112)),
         ([1000, 1000], (159, 223)),
-        ([-5, 1e9], (0, 223)),
         ((250.5, 1), (40.08, 0.224)),
+        (["500", " 500.0 "], (80, 112)),
+        ("500,500", (80, 112)),
+        ("[500, 500]", (80, 112)),
+        ("500 500", (80, 112)),
+        ({"x": 500, "y": "500"}, (80, 112)),
+        ([[500, 500]], (80, 112)),
+        (["500,500"], (80, 112)),
     ],
 )
 def test_pixels(point_2d, pixel):
@@ -42,11 +51,21 @@ def test_pixels(point_2d, pixel):
 
 @pytest.mark.parametrize(
     "point_2d",
-    [None, [], [1], [1, 2, 3], "1,2", ["1", "2"], {"x": 1, "y": 2}, [[1, 2]]]
-    + [[math.nan, 1], [1, math.inf], [True, 1], [10**400, 1]],
+    [None, [], [1], [1, 2, 3], [1, 2, 3, 4], "1", "1,2,3", "a,b", {"x": 1}, [[1, 2, 3]]]
+    + [[[1, 2], [3, 4]], {"x": 1, "y": None}, {"x": 1, "y": 2, "z": 3}, ["", "1"]]
+    + [[math.nan, 1], [1, math.inf], [True, 1], [10**400, 1], 5, [[[]]], "nan,1"],
 )
 def test_points_that_are_none(point_2d):
-    with pytest.raises(plans.Refusal, match="two numbers"):
+    before = copy.deepcopy(point_2d)
+    for _ in range(2):
+        with pytest.raises(plans.Refusal, match="two numbers from 0 to 1000"):
+            plans.to_pixels(point_2d, 160, 224)
+    assert repr(point_2d) == repr(before) if point_2d != [10**400, 1] else True
+
+
+@pytest.mark.parametrize("point_2d", [[-5, 1], [1, 1000.1], [1e9, 5], "1280,5"])
+def test_points_outside_are_told_the_range(point_2d):
+    with pytest.raises(plans.Refusal, match=r"outside .* 0 to 1000 .*160x224"):
         plans.to_pixels(point_2d, 160, 224)
 
 
@@ -86,15 +105,43 @@ def test_any_arguments_are_planned_or_refused(place, name, arguments):
         ("cmd+-", "Meta+-"),
         ("é", "é"),
         ("F12", "F12"),
+        ("ctrl-a", "Control+a"),
+        ("page-down", "PageDown"),
+        ("漢", "漢"),
+        ("e\u0301", "é"),
+        ("🚀", "🚀"),
+        ("👨\u200d👩\u200d👧", "👨\u200d👩\u200d👧"),
+        ("🇫🇷", "🇫🇷"),
     ],
 )
 def test_keys(name, combo):
-    assert keys.combo(name) == combo
+    assert keys.combo([name]) == combo
 
 
 @pytest.mark.parametrize(
-    "name", ["", "🚀🚀", "hyper", "ctrl+w", "Alt+F4", "a+b", "F13", None, 3, "ctrl-a"]
+    "name",
+    ["", "🚀🚀", "hyper", "ctrl+w", "Alt+F4", "a+b", "F13", None, 3],
 )
 def test_keys_that_are_none(name):
     with pytest.raises(ValueError):
-        keys.combo(name)
+        keys.combo([name])
+
+
+def test_unknown_keys_get_suggestions():
+    with pytest.raises(ValueError, match="did you mean Enter"):
+        keys.combo(["entre"])
+    with pytest.raises(ValueError, match="did you mean F"):
+        keys.combo(["F13"])
+
+
+def test_modifiers_before_a_key_are_a_combination(place):
+    def combos(*names, **more):
+        call = ToolCall(name="press_keys", arguments={"keys": list(names), **more})
+        return execute.plan(call, place).arguments["combos"]
+
+    assert combos("ctrl", "a") == ["Control+a"]
+    assert combos("ctrl", "a", is_hotkey=True) == ["Control+a"]
+    assert combos("Tab", "Enter") == ["Tab", "Enter"]
+    assert combos("Ctrl+Shift", "x", is_hotkey=True) == ["Control+Shift+X"]
+    with pytest.raises(plans.Refusal, match="belongs to the browser"):
+        combos("ctrl", "w")

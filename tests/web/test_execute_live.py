@@ -51,6 +51,149 @@ async def test_click_reaches_into_shadow_roots_and_frames(surf):
     assert "clicked button 'Inner'" in said(await surf(frame, CLICK))[1]
 
 
+HOVERED = [  # page, a part of the text
+    (
+        f"""<style>#sub {{ display: none }} #top:hover #sub {{ display: block }}</style>
+        <div id=top style="{BLOCK}">Menu<a id=sub href=x>Deeper</a></div>""",
+        "appeared: 'Deeper'",
+    ),
+    (
+        f"""<style>i {{ opacity: 0; transition: opacity .2s; position: absolute;
+        top: 60px }} b:hover + i {{ opacity: 1 }}</style><b style="{BLOCK}">Help</b>
+        <i>Tip</i>""",
+        "appeared: 'Tip'",
+    ),
+    (
+        f"""<button style="{BLOCK}" onmouseenter="p.textContent='in'">B</button><p id=p
+        style="margin-top:90px">""",
+        "hovered over button 'B': appeared: 'in'",
+    ),
+    (f'<a href=x title="A story" style="{BLOCK}">A</a>', "its tip says 'A story'"),
+]
+
+
+@pytest.mark.parametrize("page, part", HOVERED)
+async def test_hover_shows_what_it_opens(surf, page, part):
+    state, text = said(await surf(page, call("hover", point_2d=TOP)))
+    assert state == "effect" and part in text, text
+
+
+async def test_hover_over_nothing_is_no_effect(surf):
+    state, text = said(await surf("<p>text</p>", call("hover", point_2d=[900, 900])))
+    assert (state, text) == ("no_effect", "hovered over page: nothing changed")
+
+
+DRAG = call("drag", start_point_2d=[125, 100], end_point_2d=[875, 800])
+ITEM = "style='position:absolute;left:0;top:0;width:40px;height:44px' id=a"
+SLOT = "<div id=b style='position:absolute;left:100px;top:150px;width:60px;height:60px'"
+DRAGGED = {
+    "html5": f"""<div draggable=true {ITEM} ondragstart="event.dataTransfer.setData(
+      'text', 'a')">A</div>{SLOT} ondragover="event.preventDefault()" ondrop="event
+      .preventDefault(); this.append(document.getElementById(event.dataTransfer
+      .getData('text'))); a.style.position = 'static'; out = 1">B</div>""",
+    "pointer": f"""<div {ITEM}>A</div>{SLOT}>B</div><script>
+      a.onpointerdown = (e) => {{ a.setPointerCapture(e.pointerId); a.onpointermove =
+        (m) => {{ a.style.left = m.x + 'px'; a.style.top = m.y + 'px'; out = 1 }} }};
+      a.onpointerup = () => {{ a.onpointermove = null }}</script>""",
+    "mouse": f"""<div {ITEM}>A</div>{SLOT}>B</div><script>
+      onmousedown = () => onmousemove =
+      (m) => {{ a.style.left = m.x + 'px'; out = 1 }}; onmouseup = () =>
+        onmousemove = null</script>""",
+}
+
+
+@pytest.mark.parametrize("kind", DRAGGED)
+async def test_drag_moves_things(surf, kind):
+    state, text = said(await surf(DRAGGED[kind], DRAG))
+    assert (state, "dragged div 'A' to div 'B': " in text) == ("effect", True), text
+    assert "it moved" in text and await surf.env.facts("() => out") == 1
+
+
+async def test_drag_of_a_slider_and_of_nothing(surf):
+    slider = f"<input type=range name=r value=0 style='margin:0;{BLOCK}'>"
+    right = call("drag", start_point_2d=[50, 100], end_point_2d=[950, 100], steps=1)
+    state, text = said(await surf(slider, right))
+    assert state == "effect" and "value is now " in text
+    assert (
+        float(await surf.env.facts("() => document.querySelector('input').value")) > 80
+    )
+    step = await surf("<p>x", DRAG)
+    assert said(step) == ("no_effect", "dragged p 'x' to page: nothing changed")
+
+
+async def test_buttons_and_clicks(surf, site):
+    site.pages["/next"] = "<title>Next</title>"
+    link = f'<title>Here</title><a href="/next" style="{BLOCK}">Go</a>'
+    step = await surf(link, call("click", point_2d=TOP, button="middle"))
+    assert (
+        "middle-clicked link 'Go': it opened a tab in the background" in said(step)[1]
+    )
+    assert [tab.title for tab in step.observation.tabs][0] == "Here"
+    assert len(step.observation.tabs) == 2 and step.observation.active_tab == 0
+    step = await surf(link, call("click", point_2d=TOP, button="right"), CLICK)
+    assert "own context menu is not available" in step.feedback[0].text
+    assert "the page is now 'Next'" in step.feedback[1].text
+    own = f"""<p style="{BLOCK}" oncontextmenu="event.preventDefault();
+      out.textContent='Copy'" ondblclick="out.textContent='double'">Row</p><p id=out
+      style="margin-top:90px"></p>"""
+    step = await surf(own, call("click", point_2d=TOP, button="right"))
+    assert said(step) == ("effect", "right-clicked p 'Row': appeared: 'Copy'")
+    step = await surf(own, call("click", point_2d=TOP, clicks=2))
+    assert "double-clicked p 'Row': appeared: 'double'" in said(step)[1]
+
+
+SHOWN = [  # what a click does, a part of the text
+    (
+        "out.innerHTML = '<p>Sure?</p><button>Yes</button><button>No</button>'",
+        "appeared: 'Sure?', 'Yes', 'No'",
+    ),
+    (
+        "out.innerHTML = 'abcdefgh'.replace(/./g, '<button>$&</button>')",
+        "appeared: 'a', 'b', 'c', 'd', 'e' and 3 more",
+    ),
+    ("gone.remove()", "1 vanished"),
+    ("gone.hidden = true", "1 vanished"),
+    ("box.className = 'on'", "appeared: 'Saved'"),
+    ("gone.outerHTML = gone.outerHTML", "the page changed"),
+]
+
+
+@pytest.mark.parametrize("act, part", SHOWN)
+async def test_what_came_and_went(surf, act, part):
+    page = f"""<style>#box {{ display: none }} #box.on {{ display: block }}</style>
+      <button style="{BLOCK}" onclick="{act}">Do</button><div style="margin-top:50px">
+      <p id=out></p><p id=gone>Old</p><div id=box>Saved</div></div>"""
+    state, text = said(await surf(page, CLICK))
+    assert state == "effect" and part in text, text
+
+
+CHURN = {
+    "clock": "setInterval(() => { x.textContent = n++ }, 50)",
+    "spinner": "setInterval(() => { x.style.rotate = n++ + 'deg' }, 50)",
+    "frames": """const turn = () => { x.style.left = n++ % 9 + 'px';
+      requestAnimationFrame(turn) }; turn()""",
+    "banner": "setInterval(() => { x.innerHTML = `<b>Ad ${n++}</b>` }, 60)",
+    "chain": "const go = () => { x.textContent = n++; setTimeout(go, 40) }; go()",
+}
+
+
+@pytest.mark.parametrize("kind", CHURN)
+async def test_background_churn_is_not_the_actions_doing(surf, kind):
+    page = (
+        f"<p id=x style='position:relative'>0</p><script>n = 0; {CHURN[kind]}</script>"
+    )
+    click = call("click", point_2d=[900, 900])
+    await surf(page)
+    await asyncio.sleep(0.4)  # as long as nobody thinks
+    for _ in range(2):
+        step = await surf.env.step((click,))
+        assert said(step) == ("no_effect", "clicked page: nothing changed")
+    page += f"<button style='{BLOCK}' onclick='out.textContent=1'>OK</button><p id=out>"
+    await surf(page)
+    await asyncio.sleep(0.4)
+    assert "appeared: '1'" in said(await surf.env.step((CLICK,)))[1]
+
+
 async def test_a_looping_timer_is_not_the_actions_doing(surf):
     clock = """<p id=clock>0</p><script>n = 0;
       setInterval(() => { clock.textContent = n++ }, 20)</script>"""
@@ -95,7 +238,7 @@ async def test_a_native_list_is_chosen_by_writing(surf):
     step = await surf(page, CLICK, call("write", message="beta"), CLICK)
     first, second, third = (line.text for line in step.feedback)
     assert "write one of: alpha, beta" in first and "(now 'alpha')" in first
-    assert step.feedback[1].state == "effect" and "the text is in it" in second
+    assert step.feedback[1].state == "effect" and "'beta' is chosen" in second
     assert "(now 'beta')" in third
     assert await surf.env.facts("() => n") == 1
 
@@ -150,7 +293,9 @@ async def test_goto_url_refuses(surf):
 WRONG = (
     call("click"),
     call("click", point_2d=[float("nan"), 3]),
-    call("click", point_2d="10,20"),
+    call("click", point_2d=[1, 1001]),
+    call("hover"),
+    call("drag", start_point_2d=[1, 1]),
     call("click", point_2d=[1, 1], button=["left"]),
     call("write", message=3),
     call("press_keys", keys=["hyper"]),

@@ -2,10 +2,14 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openwebrl_jax.web import feedback
+from configs import common
+from openwebrl_jax.agent import prompts
+from openwebrl_jax.core.types import ToolCall
+from openwebrl_jax.web import fake, feedback
 from openwebrl_jax.web.feedback import Deed
 
 PAGE = {"url": "http://a.test/", "title": "A", "document": 1}
@@ -36,11 +40,40 @@ def test_looks_count_only_where_nothing_else_changed():
     assert "looks" not in line(Deed(text="x"), after=after).text
 
 
-def test_appearing_things_are_listed_up_to_three():
-    after = {"changes": 4, "appeared": ["a", "b", "c"], "more": 2}
+def test_what_came_and_went_is_told():
+    after = {"changes": 4, "appeared": ["a", "b", "c"], "more": 2, "vanished": 3}
     assert line(Deed(text="x"), after=after).text == (
-        "x: appeared: 'a', 'b', 'c' and 2 more"
+        "x: appeared: 'a', 'b', 'c' and 2 more; 3 vanished"
     )
+
+
+def test_a_long_line_keeps_its_end():
+    after = {"changes": 1, "appeared": ["the end"], "more": 0}
+    told = line(Deed(text="x" * 900), after=after).text
+    assert len(told) == feedback.LIMIT and told.endswith("appeared: 'the end'")
+    assert told.startswith("x" * 350) and "…" in told
+
+
+def test_the_ablation_says_only_that_calls_were_run():
+    told = line(Deed(text="clicked", problem="no"))
+    (kept,) = feedback.shown([told], is_on=False)
+    assert (kept.tool, kept.state, kept.text) == ("click", "failed", "")
+    assert feedback.shown([told], is_on=True) == (told,)
+
+
+@pytest.mark.parametrize("style", prompts.STYLES)
+async def test_the_ablation_keeps_feedback_out_of_prompts(style):
+    said = []
+    for is_on in (True, False):
+        config = common.get_config().web
+        config.feedback = is_on
+        slot = fake.FakeEnv(config)
+        await slot.reset(fake.make_task(0))
+        step = await slot.step((ToolCall(name="fly", arguments={}),))
+        assert step.feedback[0].state == "failed"
+        said += prompts.later_text(style, step.feedback, "", step.observation)
+    assert all("fly" in text for text in said[:2])
+    assert not any("fail" in text or "fly" in text for text in said[2:])
 
 
 @given(st.text())
