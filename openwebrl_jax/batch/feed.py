@@ -33,10 +33,10 @@ class Feed:
         """The rows of one optimizer step as micro-batches, made one by one."""
         return (self.batch(part) for part in collate.split(rows, self.lattice))
 
-    def batch(self, rows: Sequence[types.Row]) -> types.Batch:
-        """At most `lattice.rows` rows as one checked batch."""
+    def batch(self, lines: Sequence[collate.Line]) -> types.Batch:
+        """At most `lattice.rows` lines as one checked batch."""
         made = collate.collate(
-            rows,
+            lines,
             self.lattice,
             self.spec,
             image_id=self.chat.image_id,
@@ -50,7 +50,9 @@ class Feed:
     ) -> Iterator[tuple[types.Row, np.ndarray]]:
         """Each row with the log-probs of its loss positions, in another order."""
         for part in collate.split(rows, self.lattice):
-            yield from zip(part, logps(self.batch(part)), strict=False)
+            for line, logp_N in zip(part, logps(self.batch(part)), strict=False):
+                for row, used in zip(line, collate.loss_slices(line), strict=True):
+                    yield row, logp_N[used]
 
     def image_tokens(self, png: bytes) -> int:
         """Pads that stand for a screenshot."""
