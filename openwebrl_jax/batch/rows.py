@@ -1,8 +1,8 @@
 """Finished groups -> training rows, and their weights.
 
-    rows(groups, trajectories, rule, "tree")  every turn of every valid slot
-    minibatches(rows, 256, ...)               which rows make one optimizer step
-    weigh(minibatch, "turn_mean", ...)        weights that make the loss a plain sum
+    rows(groups, trajectories, rule, tree_rows)  every turn of every valid slot
+    minibatches(rows, 256, ...)                  which rows make one optimizer step
+    weigh(minibatch, "turn_mean", ...)           weights that make the loss a plain sum
 
 The prompt of turn t with K screenshots: the system, turns 0..t-K as they are
 remembered, turns t-K+1..t as they were seen; the loss stands on the last reply alone.
@@ -16,7 +16,8 @@ log-probs, is refused.
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -30,14 +31,14 @@ def rows(
     groups: Sequence[types.Group],
     trajectories: Mapping[str, types.Trajectory],
     rule: types.SamplingRule,
-    layout: str,
+    make: Callable[[types.Trajectory, str], list[types.Row]],
 ) -> list[types.Row]:
     """The rows of every slot that has an advantage; weights are 0 or 1.
 
     Args:
       trajectories: by content hash, at least those of the valid slots.
       rule: the learner's; a trajectory that was sampled by another one is refused.
-      layout: one of LAYOUTS.
+      make: the layout, `turn_rows` or `tree_rows` with its limits bound.
     """
     made = []
     for group in groups:
@@ -46,7 +47,7 @@ def rows(
                 continue
             trajectory = trajectories[slot.trajectory]
             _check_sampled(trajectory, slot.trajectory, rule)
-            for row in LAYOUTS[layout](trajectory, slot.trajectory):
+            for row in make(trajectory, slot.trajectory):
                 made.append(dataclasses.replace(row, advantage=advantage))
     return made
 
@@ -67,30 +68,53 @@ def turn_rows(trajectory: types.Trajectory, name: str) -> list[types.Row]:
     return made
 
 
-def tree_rows(trajectory: types.Trajectory, name: str) -> list[types.Row]:
-    """The one row of a trajectory, none if it has no turns; `source` is `name:all`.
+def tree_rows(
+    trajectory: types.Trajectory,
+    name: str,
+    longest: int = sys.maxsize,
+    loss_tokens: int = sys.maxsize,
+) -> list[types.Row]:
+    """A trajectory as one row; `source` is `name:first-last` of its turns.
 
-    Weights, log-probs and advantage are as in `turn_rows`.
+    One that passes `longest` tokens or `loss_tokens` is cut between turns into rows
+    that each have the trunk that they need. Else as in `turn_rows`.
     """
     _check_ids(trajectory, name)
-    turns, newest = trajectory.turns, trajectory.context_screenshots
-    if not turns:
-        return []
     trunk, limits = list(trajectory.system_ids), []
-    for t in range(len(turns)):
-        if t >= newest:
-            trunk += turns[t - newest].remembered_ids
+    for t in range(len(trajectory.turns)):
+        if t >= trajectory.context_screenshots:
+            earlier = trajectory.turns[t - trajectory.context_screenshots]
+            trunk += earlier.remembered_ids
         limits.append(len(trunk))
-    branches = [_branch(trajectory, t) for t in range(len(turns))]
+    branches = [_branch(trajectory, t) for t in range(len(limits))]
+    parts: list[list[int]] = []
+    tokens = replies = 0
+    for t, branch in enumerate(branches):
+        tokens, replies = tokens + len(branch.ids), replies + branch.reply
+        if not parts or limits[t] + tokens > longest or replies > loss_tokens:
+            parts.append([])
+            tokens, replies = len(branch.ids), branch.reply
+        parts[-1].append(t)
+    return [
+        _tree(
+            trunk[: limits[part[-1]]],
+            [branches[t] for t in part],
+            [limits[t] for t in part],
+            f"{name}:{part[0]}-{part[-1]}",
+        )
+        for part in parts
+    ]
+
+
+def _tree(
+    trunk: list[int], branches: list["_Branch"], limits: list[int], source: str
+) -> types.Row:
     runs, first = [types.Run()], len(trunk)
     for branch, limit in zip(branches, limits, strict=True):
         runs.append(types.Run(first=first, limit=limit))
         first += len(branch.ids)
     pieces = [trunk, *(branch.ids for branch in branches)]
-    return [_row(pieces, branches, tuple(runs), f"{name}:all")]
-
-
-LAYOUTS = {"turn": turn_rows, "tree": tree_rows}
+    return _row(pieces, branches, tuple(runs), source)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

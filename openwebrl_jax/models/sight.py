@@ -43,6 +43,13 @@ def visible(sight: Sight, query_Q, key_S):
     return trunk | ((own <= key_1S) & (key_1S <= query_Q1))
 
 
+def inside(count_B, length: int) -> Sight:
+    """The Sight of rows whose first tokens all see each other: patches of an image."""
+    own_BL = jnp.broadcast_to(jnp.arange(length)[None], (len(count_B), length))
+    limit_BL = jnp.broadcast_to(count_B[:, None], own_BL.shape)
+    return Sight(jnp.zeros_like(own_BL), limit_BL, own_BL)
+
+
 class Plan(NamedTuple):
     """Which blocks of keys a block of queries sees; made once for all layers."""
 
@@ -53,10 +60,11 @@ class Plan(NamedTuple):
 
 def plan(sight: Sight, block: int | None = None) -> Plan | jax.Array:
     """How `attend` goes about it: a mask for short rows, else a Plan."""
-    B, L = sight.own.shape
     block = block or BLOCK
-    if L <= DENSE or L % block:
+    if sight.own.shape[1] <= DENSE:
         return sight.mask()
+    sight = _padded(sight, -sight.own.shape[1] % block)
+    B, L = sight.own.shape
     n = L // block
     start, limit, own = (field.reshape(B, n, block) for field in sight)
     has_trunk = start < limit
@@ -71,6 +79,15 @@ def plan(sight: Sight, block: int | None = None) -> Plan | jax.Array:
     return Plan(sight, blocks, jnp.sum(is_seen_Bnn, axis=-1, dtype=jnp.int32))
 
 
+def _padded(sight: Sight, more: int) -> Sight:
+    """With so many tokens more, which see themselves alone."""
+    B, L = sight.own.shape
+    zeros = jnp.zeros((B, more), sight.own.dtype)
+    itself = jnp.broadcast_to(L + jnp.arange(more)[None], (B, more))
+    fields = zip(sight, (zeros, zeros, itself), strict=True)
+    return Sight(*(jnp.concatenate(pair, axis=1) for pair in fields))
+
+
 def attend(q_BLHK, k_BGKL, v_BGLK, planned: Plan | jax.Array):
     """Grouped-query attention [B, L, H * K] as planned; softmax in float32."""
     if not isinstance(planned, Plan):
@@ -78,7 +95,12 @@ def attend(q_BLHK, k_BGKL, v_BGLK, planned: Plan | jax.Array):
     B, L, H, K = q_BLHK.shape
     G = k_BGKL.shape[1]
     q_BGRLK = layers.head_major(q_BLHK * K**-0.5).reshape(B, G, H // G, L, K)
-    out_BGRLK = _sharded(q_BGRLK, k_BGKL.swapaxes(2, 3), v_BGLK, planned)
+    more = planned.sight.own.shape[1] - L
+    q_BGRLK, k_BGLK, v_BGLK = (
+        jnp.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, more), (0, 0)])
+        for x in (q_BGRLK, k_BGKL.swapaxes(2, 3), v_BGLK)
+    )
+    out_BGRLK = _sharded(q_BGRLK, k_BGLK, v_BGLK, planned)[..., :L, :]
     return layers.head_major(out_BGRLK.reshape(B, H, L, K)).reshape(B, L, H * K)
 
 

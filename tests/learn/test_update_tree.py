@@ -60,12 +60,12 @@ def make_trajectory(seed, turns, newest, text):
     )
 
 
-def make_rows(layout, trajectories):
-    """All rows of a layout, weighted, with advantages of both signs."""
+def make_rows(make, trajectories):
+    """All rows that `make` gives, weighted, with advantages of both signs."""
     made = [
         dataclasses.replace(row, advantage=1.0 - i)
         for i, (name, trajectory) in enumerate(trajectories.items())
-        for row in rows.LAYOUTS[layout](trajectory, name)
+        for row in make(trajectory, name)
     ]
     return rows.weigh(made, "traj_mean", rows.turn_counts(made), 0.0)
 
@@ -130,7 +130,9 @@ def assert_equal(got, want):
 
 
 def compare(learner, trajectories):
-    trees, turns = (make_rows(layout, trajectories) for layout in ("tree", "turn"))
+    trees, turns = (
+        make_rows(make, trajectories) for make in (rows.tree_rows, rows.turn_rows)
+    )
     want, got = logps(*learner, turns), logps(*learner, trees)
     assert want.keys() == got.keys()
     for name, value in want.items():
@@ -155,7 +157,7 @@ def test_a_tree_gives_the_numbers_of_its_turns(learner, seed, sizes, newest, tex
 
 def test_eight_devices_give_the_same():
     trajectories = {f"t{i}": make_trajectory(i, 4 + i, 1, 5) for i in range(3)}
-    made = make_rows("tree", trajectories)
+    made = make_rows(rows.tree_rows, trajectories)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sight, "DENSE", 0)
         patch.setattr(sight, "BLOCK", BLOCK)
@@ -169,7 +171,7 @@ def test_a_wrong_border_is_seen(learner):
     """One token more of the trunk, or a position beside it, is not let pass."""
     params, update = learner
     trajectories = {"t": make_trajectory(5, 6, 1, 4)}
-    made = make_rows("tree", trajectories)
+    made = make_rows(rows.tree_rows, trajectories)
     (row,) = made
     moved = tuple(
         run if not run.limit else types.Run(first=run.first, limit=run.limit - 1)
