@@ -31,20 +31,20 @@ class Lattice:
     patches: tuple[int, ...]  # P
 
 
-def make_lattice(
-    config_batch, context_screenshots: int, grid: tuple[int, int]
-) -> Lattice:
+def make_lattice(config_batch, grid: tuple[int, int], merge: int) -> Lattice:
     """The lattice of `config.batch` for pages of one grid (rows, columns) of patches.
 
     Rows that show the same page share its image: hence the smaller image buckets.
     """
-    most = config_batch.rows * context_screenshots
+    patches = grid[0] * grid[1]
+    a_line = max(1, config_batch.lengths[-1] // (patches // merge**2))
+    most = config_batch.rows * a_line
     return Lattice(
         rows=config_batch.rows,
-        lengths=tuple(sorted(config_batch.lengths)),
+        lengths=tuple(config_batch.lengths),
         loss_tokens=config_batch.loss_tokens,
-        images=tuple(sorted({max(1, most // 4), max(1, most // 2), most})),
-        patches=(grid[0] * grid[1],),
+        images=tuple(sorted({-(-most // part) for part in (1, 2, 4, 8)})),
+        patches=(patches,),
     )
 
 

@@ -100,9 +100,7 @@ def make_feed(folder: str | Path, config: Any) -> Feed:
     return Feed(
         chat=chat,
         spec=spec,
-        lattice=collate.make_lattice(
-            config.batch, config.agent.context_screenshots, grid
-        ),
+        lattice=collate.make_lattice(config.batch, grid, spec.merge),
         table_side=math.isqrt(sizes["vision_config"]["num_position_embeddings"]),
         rule=chat.rule(config.sample.temperature),
         layout=config.batch.layout,

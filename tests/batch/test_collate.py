@@ -190,14 +190,14 @@ def test_loss_on_the_first_token_of_a_branch_is_refused():
 
 
 def test_make_lattice_from_config():
-    config = SimpleNamespace(rows=32, lengths=(320, 128, 192), loss_tokens=32)
-    lattice = collate.make_lattice(config, 1, (14, 10))
+    config = SimpleNamespace(rows=4, lengths=(128, 192, 320), loss_tokens=32)
+    lattice = collate.make_lattice(config, (14, 10), 2)
     assert lattice == collate.Lattice(
-        rows=32,
+        rows=4,
         lengths=(128, 192, 320),
         loss_tokens=32,
-        images=(8, 16, 32),
+        images=(5, 9, 18, 36),  # nine of 35 tokens fit into a line of 320
         patches=(140,),
     )
-    config.rows = 1
-    assert collate.make_lattice(config, 2, (4, 4)).images == (1, 2)
+    config.rows, config.lengths = 1, (8,)
+    assert collate.make_lattice(config, (4, 4), 2).images == (1, 2)
