@@ -119,9 +119,10 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.optim.clip_norm = 1.0
 
     config.batch = ConfigDict()
-    config.batch.rows = 8  # rows a micro-batch, a multiple of data x fsdp
-    config.batch.lengths = (2048, 4096, 8192, 16_384, 32_768)  # padded row lengths
-    config.batch.loss_tokens = 1024  # padded loss positions a row
+    config.batch.layout = "tree"  # tree: a trajectory's turns share its trunk | turn
+    config.batch.rows = 8  # lines a micro-batch, a multiple of data x fsdp
+    config.batch.lengths = (16_384, 32_768, 65_536)  # padded line lengths
+    config.batch.loss_tokens = 8192  # padded loss positions a line
 
     config.mesh = ConfigDict()
     config.mesh.data = 1

@@ -31,6 +31,7 @@ def get_config(variant: str = ""):
         config.sft.shares = (0.8, 0.15, 0.05)
         config.sft.steps = 350
         config.sft.rows = 32
+        config.batch.lengths = (176,)  # two of them
         config.optim.name = "muon"
         config.optim.lr_peak = 5e-3
         config.optim.lr_rest = 2.5e-3

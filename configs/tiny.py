@@ -30,9 +30,9 @@ def shrink(config: Any) -> Any:
     config.sample.context_tokens = 160
     config.sample.slots = 32
     config.sample.prompt_buckets = (64, 128)
-    config.batch.rows = 32
-    config.batch.lengths = (88, 160)
-    config.batch.loss_tokens = 32
+    config.batch.rows = 16
+    config.batch.lengths = (224,)  # three episodes of one turn, or one of two
+    config.batch.loss_tokens = 96
     config.cluster.platform = "cpu"
     config.optim.weight_decay = 0.0
     return config

@@ -1,16 +1,19 @@
-"""Rows -> a Batch of static shape: padding, positions, each different image once.
+"""Rows -> a Batch of static shape: packed lines, positions, each image once.
 
 The shapes come from a small lattice of buckets, so that a second epoch meets no shape
 that the first one did not compile.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from openwebrl_jax.core import types
 from openwebrl_jax.tokens import images, positions
+
+Line = Sequence[types.Row]  # rows that share one row of the arrays
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,77 +24,104 @@ class Lattice:
     patches=(4960,)).
     """
 
-    rows: int  # B
+    rows: int  # B, lines
     lengths: tuple[int, ...]  # L
-    loss_tokens: int  # N
+    loss_tokens: int  # N, of a line
     images: tuple[int, ...]  # I
     patches: tuple[int, ...]  # P
 
 
-def make_lattice(
-    config_batch, context_screenshots: int, grid: tuple[int, int]
-) -> Lattice:
+def make_lattice(config_batch, grid: tuple[int, int], merge: int) -> Lattice:
     """The lattice of `config.batch` for pages of one grid (rows, columns) of patches.
 
     Rows that show the same page share its image: hence the smaller image buckets.
     """
-    most = config_batch.rows * context_screenshots
+    patches = grid[0] * grid[1]
+    a_line = max(1, config_batch.lengths[-1] // (patches // merge**2))
+    most = config_batch.rows * a_line
     return Lattice(
         rows=config_batch.rows,
-        lengths=tuple(sorted(config_batch.lengths)),
+        lengths=tuple(config_batch.lengths),
         loss_tokens=config_batch.loss_tokens,
-        images=tuple(sorted({max(1, most // 4), max(1, most // 2), most})),
-        patches=(grid[0] * grid[1],),
+        images=tuple(sorted({-(-most // part) for part in (1, 2, 4, 8)})),
+        patches=(patches,),
     )
 
 
-def split(rows: Sequence[types.Row], shape: Lattice) -> list[list[types.Row]]:
-    """The rows of one optimizer step in parts of at most `shape.rows`.
+def split(rows: Sequence[types.Row], shape: Lattice) -> list[list[Line]]:
+    """The rows of one optimizer step as lines, in parts of at most `shape.rows`.
 
-    Rows of like length and with the same images come together; their order is of no
-    other consequence, because the loss is a sum.
+    Long rows open lines of the bucket that they need, shorter ones fill what is left
+    of them. Rows with the same images come together, and lines of one bucket; their
+    order is of no other consequence, because the loss is a sum.
     """
-
-    def likeness(row: types.Row):
-        bucket = _bucket(len(row.ids), shape.lengths, *_LENGTH)
-        return bucket, row.images, row.source
-
-    ordered = sorted(rows, key=likeness)
+    lines: list[_Open] = []
+    for row in sorted(rows, key=lambda row: (-len(row.ids), row.images, row.source)):
+        line = next((line for line in lines if line.has_room(row)), None)
+        if line is None:
+            line = _Open(_bucket(len(row.ids), shape.lengths, *_LENGTH), shape)
+            lines.append(line)
+        line.put(row)
+    lines.sort(key=lambda line: (line.length, line.rows[0].images))
     return [
-        ordered[start : start + shape.rows]
-        for start in range(0, len(ordered), shape.rows)
+        [line.rows for line in like[start : start + shape.rows]]
+        for _, group in itertools.groupby(lines, key=lambda line: line.length)
+        for like in [list(group)]
+        for start in range(0, len(like), shape.rows)
     ]
 
 
+class _Open:
+    """A line that is being filled."""
+
+    def __init__(self, length: int, shape: Lattice):
+        self.length = length
+        self.rows: list[types.Row] = []
+        self._tokens, self._loss = length, shape.loss_tokens
+        self._images = shape.images[-1] // shape.rows
+
+    def has_room(self, row: types.Row) -> bool:
+        live = int(np.count_nonzero(row.loss_weight))
+        images = len(set(row.images))
+        fits = len(row.ids) <= self._tokens and live <= self._loss
+        return fits and images <= self._images
+
+    def put(self, row: types.Row) -> None:
+        self.rows.append(row)
+        self._tokens -= len(row.ids)
+        self._loss -= int(np.count_nonzero(row.loss_weight))
+        self._images -= len(set(row.images))
+
+
 def collate(
-    rows: Sequence[types.Row],
+    lines: Sequence[Line],
     shape: Lattice,
     spec: images.ImageSpec,
     *,
     image_id: int,
     table_side: int,
 ) -> types.Batch:
-    """Lays the rows out as arrays; what fits no bucket is refused.
+    """Lays the rows of each line out as arrays; what fits no bucket is refused.
 
     Args:
       image_id: the id of an image pad.
       table_side: the vision tower's learned position table is so large on a side.
     """
-    if len(rows) > shape.rows:
-        raise ValueError(f"{len(rows)} rows for a batch of {shape.rows}")
-    pngs = list(dict.fromkeys(png for row in rows for png in row.images))
+    if len(lines) > shape.rows:
+        raise ValueError(f"{len(lines)} lines for a batch of {shape.rows}")
+    pngs = list(dict.fromkeys(p for line in lines for row in line for p in row.images))
     tower, grids = _tower_arrays(pngs, shape, spec, table_side)
     tokens_a_slot = tower["patches_IPC"].shape[1] // spec.merge**2
     places = {
         png: (slot * tokens_a_slot, grid)
         for slot, (png, grid) in enumerate(zip(pngs, grids, strict=True))
     }
-    tokens = _token_arrays(rows, shape, places, image_id, spec.merge)
-    return types.Batch(**tokens, **tower, **_loss_arrays(rows, shape))
+    tokens = _token_arrays(lines, shape, places, image_id, spec.merge)
+    return types.Batch(**tokens, **tower, **_loss_arrays(lines, shape))
 
 
 def _token_arrays(
-    rows: Sequence[types.Row],
+    lines: Sequence[Line],
     shape: Lattice,
     places: Mapping[bytes, tuple[int, tuple[int, int]]],
     image_id: int,
@@ -99,29 +129,66 @@ def _token_arrays(
 ) -> dict[str, np.ndarray]:
     """Ids and where they stand; `places` has each image's first feature and grid."""
     B = shape.rows
-    L = _bucket(max((len(row.ids) for row in rows), default=0), shape.lengths, *_LENGTH)
+    longest = max((sum(len(row.ids) for row in line) for line in lines), default=0)
+    L = _bucket(longest, shape.lengths, *_LENGTH)
     arrays = {
         "ids_BL": np.zeros((B, L), np.int32),
         "positions_3BL": np.zeros((3, B, L), np.int32),
         "segment_BL": np.full((B, L), -1, np.int32),
+        "sight_3BL": np.zeros((3, B, L), np.int32),
         "image_index_BL": np.full((B, L), -1, np.int32),
     }
-    for b, row in enumerate(rows):
-        used = slice(0, len(row.ids))
-        offsets = [places[png][0] for png in row.images]
-        grids = [places[png][1] for png in row.images]
-        arrays["ids_BL"][b, used] = row.ids
-        arrays["segment_BL"][b, used] = 0
-        arrays["positions_3BL"][:, b, used] = positions.rope_positions(
-            row.ids, grids, image_id=image_id, merge=merge
-        )
-        arrays["image_index_BL"][b, used] = positions.image_index(
-            row.ids, image_id, offsets
-        )
+    arrays["sight_3BL"][2] = np.arange(L)  # padding sees itself alone
+    for b, line in enumerate(lines):
+        start = 0
+        for segment, row in enumerate(line):
+            used = slice(start, start + len(row.ids))
+            offsets = [places[png][0] for png in row.images]
+            grids = [places[png][1] for png in row.images]
+            arrays["ids_BL"][b, used] = row.ids
+            arrays["segment_BL"][b, used] = segment
+            arrays["positions_3BL"][:, b, used] = _positions(
+                row, grids, image_id, merge
+            )
+            arrays["sight_3BL"][:, b, used] = _sight(row) + start
+            arrays["image_index_BL"][b, used] = positions.image_index(
+                row.ids, image_id, offsets
+            )
+            start = used.stop
     return arrays
 
 
-def _loss_arrays(rows: Sequence[types.Row], shape: Lattice) -> dict[str, np.ndarray]:
+def _positions(row: types.Row, grids, image_id: int, merge: int) -> np.ndarray:
+    """[3, L]: those of each run's own prompt, in which the trunk is text alone."""
+    parts, first_grid = [], 0
+    for first, end, limit in _spans(row):
+        ids = row.ids[first:end]
+        last_grid = first_grid + positions.image_count(ids, image_id)
+        own = grids[first_grid:last_grid]
+        part = positions.rope_positions(ids, own, image_id=image_id, merge=merge)
+        parts.append(part + limit)
+        first_grid = last_grid
+    return np.concatenate(parts, axis=1)
+
+
+def _sight(row: types.Row) -> np.ndarray:
+    """[3, L]: start and limit of the trunk that a token sees, start of its run."""
+    sight = np.zeros((3, len(row.ids)), np.int32)
+    for first, end, limit in _spans(row):
+        sight[1, first:end] = limit
+        sight[2, first:end] = first
+    return sight
+
+
+def _spans(row: types.Row) -> list[tuple[int, int, int]]:
+    """First token, end and trunk limit of each run."""
+    ends = [run.first for run in row.runs[1:]] + [len(row.ids)]
+    return [
+        (run.first, end, run.limit) for run, end in zip(row.runs, ends, strict=True)
+    ]
+
+
+def _loss_arrays(lines: Sequence[Line], shape: Lattice) -> dict[str, np.ndarray]:
     """The positions that carry weight, and what belongs to them."""
     B, N = shape.rows, shape.loss_tokens
     arrays = {
@@ -130,21 +197,30 @@ def _loss_arrays(rows: Sequence[types.Row], shape: Lattice) -> dict[str, np.ndar
         "old_logp_BN": np.zeros((B, N), np.float32),
         "advantage_BN": np.zeros((B, N), np.float32),
     }
-    for b, row in enumerate(rows):
-        index_N = np.flatnonzero(row.loss_weight)
-        if len(index_N) > N:
-            raise ValueError(
-                f"{row.source} has {len(index_N)} loss tokens, a batch holds {N}; "
-                "raise config.batch.loss_tokens"
-            )
-        if len(index_N) and index_N[0] == 0:
-            raise ValueError(f"{row.source}: nothing predicts a row's first token")
-        used = slice(0, len(index_N))
-        arrays["loss_index_BN"][b, used] = index_N
-        arrays["loss_weight_BN"][b, used] = row.loss_weight[index_N]
-        arrays["old_logp_BN"][b, used] = row.old_logp[index_N]
-        arrays["advantage_BN"][b, used] = row.advantage
+    for b, line in enumerate(lines):
+        start = 0
+        for row, used in zip(line, loss_slices(line), strict=True):
+            index_N = np.flatnonzero(row.loss_weight)
+            if used.stop > N:
+                raise ValueError(
+                    f"{row.source} has {len(index_N)} loss tokens, a line of a batch "
+                    f"holds {N}; raise config.batch.loss_tokens"
+                )
+            if np.isin([run.first for run in row.runs], index_N).any():
+                raise ValueError(f"{row.source}: nothing predicts a run's first token")
+            arrays["loss_index_BN"][b, used] = index_N + start
+            arrays["loss_weight_BN"][b, used] = row.loss_weight[index_N]
+            arrays["old_logp_BN"][b, used] = row.old_logp[index_N]
+            arrays["advantage_BN"][b, used] = row.advantage
+            start += len(row.ids)
     return arrays
+
+
+def loss_slices(line: Line) -> list[slice]:
+    """Which of a line's loss positions are whose, row by row."""
+    counts = [np.count_nonzero(row.loss_weight) for row in line]
+    ends = np.cumsum(counts)
+    return [slice(end - n, end) for end, n in zip(ends, counts, strict=True)]
 
 
 def _tower_arrays(

@@ -4,6 +4,7 @@ In: rows, or demonstrations. Out: batches of the lattice, or the stream of SFT r
 and the sampling rule that the learner shares with the sampler.
 """
 
+import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from openwebrl_jax.batch import collate, demos
+from openwebrl_jax.batch import collate, demos, rows
 from openwebrl_jax.core import checks, types
 from openwebrl_jax.tokens import chat as chats
 from openwebrl_jax.tokens import images
@@ -28,15 +29,16 @@ class Feed:
     lattice: collate.Lattice
     table_side: int
     rule: types.SamplingRule
+    layout: str  # config.batch.layout
 
-    def batches(self, rows: Sequence[types.Row]) -> Iterator[types.Batch]:
+    def batches(self, made: Sequence[types.Row]) -> Iterator[types.Batch]:
         """The rows of one optimizer step as micro-batches, made one by one."""
-        return (self.batch(part) for part in collate.split(rows, self.lattice))
+        return (self.batch(part) for part in collate.split(made, self.lattice))
 
-    def batch(self, rows: Sequence[types.Row]) -> types.Batch:
-        """At most `lattice.rows` rows as one checked batch."""
+    def batch(self, lines: Sequence[collate.Line]) -> types.Batch:
+        """At most `lattice.rows` lines as one checked batch."""
         made = collate.collate(
-            rows,
+            lines,
             self.lattice,
             self.spec,
             image_id=self.chat.image_id,
@@ -46,11 +48,28 @@ class Feed:
         return made
 
     def scored(
-        self, rows: Sequence[types.Row], logps: Callable[[types.Batch], np.ndarray]
+        self, made: Sequence[types.Row], logps: Callable[[types.Batch], np.ndarray]
     ) -> Iterator[tuple[types.Row, np.ndarray]]:
         """Each row with the log-probs of its loss positions, in another order."""
-        for part in collate.split(rows, self.lattice):
-            yield from zip(part, logps(self.batch(part)), strict=False)
+        for part in collate.split(made, self.lattice):
+            for line, logp_N in zip(part, logps(self.batch(part)), strict=False):
+                for row, used in zip(line, collate.loss_slices(line), strict=True):
+                    yield row, logp_N[used]
+
+    def rows(
+        self,
+        groups: Sequence[types.Group],
+        trajectories: Mapping[str, types.Trajectory],
+    ) -> list[types.Row]:
+        """The rows of finished groups in the configured layout, see batch.rows."""
+        make = rows.turn_rows
+        if self.layout == "tree":
+            make = functools.partial(
+                rows.tree_rows,
+                longest=self.lattice.lengths[-1],
+                loss_tokens=self.lattice.loss_tokens,
+            )
+        return rows.rows(groups, trajectories, self.rule, make)
 
     def image_tokens(self, png: bytes) -> int:
         """Pads that stand for a screenshot."""
@@ -81,9 +100,8 @@ def make_feed(folder: str | Path, config: Any) -> Feed:
     return Feed(
         chat=chat,
         spec=spec,
-        lattice=collate.make_lattice(
-            config.batch, config.agent.context_screenshots, grid
-        ),
+        lattice=collate.make_lattice(config.batch, grid, spec.merge),
         table_side=math.isqrt(sizes["vision_config"]["num_position_embeddings"]),
         rule=chat.rule(config.sample.temperature),
+        layout=config.batch.layout,
     )

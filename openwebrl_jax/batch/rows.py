@@ -1,18 +1,23 @@
-"""Finished groups -> training rows, one a turn, and their weights.
+"""Finished groups -> training rows, and their weights.
 
-    rows(groups, trajectories, rule)        every turn of every valid slot
-    minibatches(rows, 256, ...)             which rows make one optimizer step
-    weigh(minibatch, "turn_mean", ...)      loss_weight so that the loss is a plain sum
+    rows(groups, trajectories, rule, tree_rows)  every turn of every valid slot
+    minibatches(rows, 256, ...)                  which rows make one optimizer step
+    weigh(minibatch, "turn_mean", ...)           weights that make the loss a plain sum
 
-The row of turn t with K screenshots: the system, turns 0..t-K as they are remembered,
-turns t-K+1..t as they were seen; the loss stands on the last reply alone. Nothing is
-tokenised here: a Turn brings the ids that were sampled, and a turn without them, or
-without their log-probs, is refused.
+The prompt of turn t with K screenshots: the system, turns 0..t-K as they are
+remembered, turns t-K+1..t as they were seen; the loss stands on the last reply alone.
+Layout `turn` has a row for each such prompt. Layout `tree` has one row a trajectory:
+what is remembered stands once, as the trunk, and the seen turns of each prompt are a
+branch that sees the trunk up to their own start. Both give the same numbers; a tree is
+linear in the turns where rows of turns are quadratic. Nothing is tokenised here: a
+Turn brings the ids that were sampled, and a turn without them, or without their
+log-probs, is refused.
 """
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -26,12 +31,14 @@ def rows(
     groups: Sequence[types.Group],
     trajectories: Mapping[str, types.Trajectory],
     rule: types.SamplingRule,
+    make: Callable[[types.Trajectory, str], list[types.Row]],
 ) -> list[types.Row]:
-    """One row for each turn of each slot that has an advantage; weights are 0 or 1.
+    """The rows of every slot that has an advantage; weights are 0 or 1.
 
     Args:
       trajectories: by content hash, at least those of the valid slots.
       rule: the learner's; a trajectory that was sampled by another one is refused.
+      make: the layout, `turn_rows` or `tree_rows` with its limits bound.
     """
     made = []
     for group in groups:
@@ -40,47 +47,129 @@ def rows(
                 continue
             trajectory = trajectories[slot.trajectory]
             _check_sampled(trajectory, slot.trajectory, rule)
-            for row in turn_rows(trajectory, slot.trajectory):
+            for row in make(trajectory, slot.trajectory):
                 made.append(dataclasses.replace(row, advantage=advantage))
     return made
 
 
 def turn_rows(trajectory: types.Trajectory, name: str) -> list[types.Row]:
-    """The rows of a trajectory whose turns have ids; `source` is `name:turn`.
+    """A row for each turn; `source` is `name:turn`.
 
     They carry weight 1 on the reply, the log-probs if there are any, advantage 0.
     """
-    turns, newest = trajectory.turns, trajectory.context_screenshots
+    _check_ids(trajectory, name)
     made, trunk = [], list(trajectory.system_ids)
-    for t, turn in enumerate(turns):
-        if t >= newest:
-            trunk += turns[t - newest].remembered_ids
-        branch = turns[max(0, t - newest + 1) : t + 1]
-        ids = list(trunk)
-        for earlier in branch[:-1]:
-            ids += (*earlier.seen_ids, *earlier.response_ids, *earlier.closing_ids)
-        ids += (*turn.seen_ids, *turn.response_ids)
-        if not (turn.seen_ids and turn.response_ids and trajectory.system_ids):
-            raise ValueError(
-                f"turn {t} of {name} has no ids: no sampler of ours spoke it; use "
-                "batch.demos for such trajectories"
-            )
-        made.append(
-            types.Row(
-                ids=np.array(ids, np.int32),
-                loss_weight=_at_end(len(ids), np.ones(len(turn.response_ids))),
-                old_logp=_at_end(len(ids), np.array(turn.logprobs)),
-                advantage=0.0,
-                images=tuple(
-                    seen.observation.screenshot
-                    for seen in branch
-                    for segment in seen.segments
-                    if segment.image is not None
-                ),
-                source=f"{name}:{t}",
-            )
-        )
+    for t in range(len(trajectory.turns)):
+        if t >= trajectory.context_screenshots:
+            earlier = trajectory.turns[t - trajectory.context_screenshots]
+            trunk += earlier.remembered_ids
+        branch = _branch(trajectory, t)
+        made.append(_row([trunk + branch.ids], [branch], (types.Run(),), f"{name}:{t}"))
     return made
+
+
+def tree_rows(
+    trajectory: types.Trajectory,
+    name: str,
+    longest: int = sys.maxsize,
+    loss_tokens: int = sys.maxsize,
+) -> list[types.Row]:
+    """A trajectory as one row; `source` is `name:first-last` of its turns.
+
+    One that passes `longest` tokens or `loss_tokens` is cut between turns into rows
+    that each have the trunk that they need. Else as in `turn_rows`.
+    """
+    _check_ids(trajectory, name)
+    trunk, limits = list(trajectory.system_ids), []
+    for t in range(len(trajectory.turns)):
+        if t >= trajectory.context_screenshots:
+            earlier = trajectory.turns[t - trajectory.context_screenshots]
+            trunk += earlier.remembered_ids
+        limits.append(len(trunk))
+    branches = [_branch(trajectory, t) for t in range(len(limits))]
+    parts: list[list[int]] = []
+    tokens = replies = 0
+    for t, branch in enumerate(branches):
+        tokens, replies = tokens + len(branch.ids), replies + branch.reply
+        if not parts or limits[t] + tokens > longest or replies > loss_tokens:
+            parts.append([])
+            tokens, replies = len(branch.ids), branch.reply
+        parts[-1].append(t)
+    return [
+        _tree(
+            trunk[: limits[part[-1]]],
+            [branches[t] for t in part],
+            [limits[t] for t in part],
+            f"{name}:{part[0]}-{part[-1]}",
+        )
+        for part in parts
+    ]
+
+
+def _tree(
+    trunk: list[int], branches: list["_Branch"], limits: list[int], source: str
+) -> types.Row:
+    runs, first = [types.Run()], len(trunk)
+    for branch, limit in zip(branches, limits, strict=True):
+        runs.append(types.Run(first=first, limit=limit))
+        first += len(branch.ids)
+    pieces = [trunk, *(branch.ids for branch in branches)]
+    return _row(pieces, branches, tuple(runs), source)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Branch:
+    """The K seen turns that end a prompt, with the reply that is learnt."""
+
+    ids: list[int]
+    logprobs: tuple[float, ...]  # of the reply, () = nobody sampled it
+    reply: int  # its tokens
+    images: tuple[bytes, ...]
+
+
+def _branch(trajectory: types.Trajectory, t: int) -> _Branch:
+    seen = trajectory.turns[max(0, t - trajectory.context_screenshots + 1) : t + 1]
+    ids: list[int] = []
+    for earlier in seen[:-1]:
+        ids += (*earlier.seen_ids, *earlier.response_ids, *earlier.closing_ids)
+    ids += (*seen[-1].seen_ids, *seen[-1].response_ids)
+    return _Branch(
+        ids=ids,
+        logprobs=seen[-1].logprobs,
+        reply=len(seen[-1].response_ids),
+        images=tuple(
+            turn.observation.screenshot
+            for turn in seen
+            for segment in turn.segments
+            if segment.image is not None
+        ),
+    )
+
+
+def _row(
+    pieces: Sequence[list[int]],
+    branches: Sequence[_Branch],
+    runs: tuple[types.Run, ...],
+    source: str,
+) -> types.Row:
+    """The pieces in a row; the last ones end in the replies of the branches."""
+    ids = np.array([token for piece in pieces for token in piece], np.int32)
+    loss_weight, old_logp = np.zeros((2, len(ids)), np.float32)
+    end = len(ids)
+    for piece, branch in zip(reversed(pieces), reversed(branches), strict=False):
+        reply = slice(end - branch.reply, end)
+        loss_weight[reply] = 1.0
+        old_logp[reply] = branch.logprobs or 0.0
+        end -= len(piece)
+    return types.Row(
+        ids=ids,
+        loss_weight=loss_weight,
+        old_logp=old_logp,
+        advantage=0.0,
+        images=tuple(png for branch in branches for png in branch.images),
+        source=source,
+        runs=runs,
+    )
 
 
 def decouple(row: types.Row, proximal_N: np.ndarray) -> types.Row:
@@ -101,9 +190,19 @@ def decouple(row: types.Row, proximal_N: np.ndarray) -> types.Row:
     return dataclasses.replace(row, old_logp=old_logp, loss_weight=loss_weight)
 
 
+def turns(row: types.Row) -> list[slice]:
+    """Where the turns of a row stand: its runs, but for a trunk without loss."""
+    ends = [run.first for run in row.runs[1:]] + [len(row.ids)]
+    spans = [slice(run.first, end) for run, end in zip(row.runs, ends, strict=True)]
+    return [span for span in spans if row.loss_weight[span].any()]
+
+
 def turn_counts(rows: Sequence[types.Row]) -> Mapping[str, int]:
-    """Rows of each trajectory; taken over a whole iteration these are its turns."""
-    return collections.Counter(map(trajectory_of, rows))
+    """Turns of each trajectory; `rows` are those of a whole iteration."""
+    counts: collections.Counter[str] = collections.Counter()
+    for row in rows:
+        counts[trajectory_of(row)] += len(turns(row))
+    return counts
 
 
 def trajectory_of(row: types.Row) -> str:
@@ -112,18 +211,24 @@ def trajectory_of(row: types.Row) -> str:
 
 
 def minibatches(
-    rows: Sequence[types.Row], turns: int, *, seed: int, iteration: int, epoch: int
+    rows: Sequence[types.Row], count: int, *, seed: int, iteration: int, epoch: int
 ) -> list[list[types.Row]]:
-    """The rows of an epoch in a seeded order, `turns` to a step, the last one shorter.
+    """The rows of an epoch in a seeded order, about `count` turns to a step.
 
-    A trajectory's turns may fall into different steps, as in the reference; unlike
-    there, nothing is trimmed.
+    A row is never split: a step is full with the row that reaches the count, and the
+    last step is shorter. With rows of turns, a trajectory's turns may fall into
+    different steps, as in the reference; unlike there, nothing is trimmed.
     """
     order = np.random.default_rng((seed, iteration, epoch)).permutation(len(rows))
-    return [
-        [rows[index] for index in order[start : start + turns]]
-        for start in range(0, len(rows), turns)
-    ]
+    steps: list[list[types.Row]] = []
+    room = 0
+    for index in order:
+        if room <= 0:
+            steps.append([])
+            room = count
+        steps[-1].append(rows[index])
+        room -= len(turns(rows[index]))
+    return steps
 
 
 def weigh(
@@ -134,9 +239,9 @@ def weigh(
 ) -> list[types.Row]:
     """The rows of one optimizer step with all normalisation in their weights.
 
-    With n tokens and T turns of the row's trajectory, R rows and M = sum 1/T
-    trajectories in this step (a part of one counts as its share), a token weighs
-    turn_mean 1 / (n R), traj_mean 1 / (n T M), constant_k 1 / (k M),
+    With n tokens in the token's turn and T turns of its trajectory, R turns and
+    M = sum 1/T trajectories in this step (a part of one counts as its share), a token
+    weighs turn_mean 1 / (n R), traj_mean 1 / (n T M), constant_k 1 / (k M),
     token_mean 1 / sum n.
 
     Args:
@@ -148,12 +253,16 @@ def weigh(
         raise ValueError(f"config.algo.weighting={mode!r}; set it to one of {known}")
     if mode == "constant_k" and not constant_k > 0:
         raise ValueError(f"constant_k={constant_k} tokens; it must be above 0")
-    tokens_R = np.array([np.count_nonzero(row.loss_weight) for row in rows], float)
-    turns_R = np.array([turn_counts[trajectory_of(row)] for row in rows], float)
-    scale_R = _TOKEN_WEIGHTS[mode](np.maximum(tokens_R, 1.0), turns_R, constant_k)
+    spans = [(i, span) for i, row in enumerate(rows) for span in turns(row)]
+    tokens_R = np.array([np.count_nonzero(rows[i].loss_weight[s]) for i, s in spans])
+    turns_R = np.array([turn_counts[trajectory_of(rows[i])] for i, _ in spans], float)
+    scale_R = _TOKEN_WEIGHTS[mode](tokens_R.astype(float), turns_R, constant_k)
+    weights = [row.loss_weight.copy() for row in rows]
+    for (i, span), scale in zip(spans, scale_R, strict=True):
+        weights[i][span] *= np.float32(scale)
     return [
-        dataclasses.replace(row, loss_weight=row.loss_weight * np.float32(scale))
-        for row, scale in zip(rows, scale_R, strict=True)
+        dataclasses.replace(row, loss_weight=weight)
+        for row, weight in zip(rows, weights, strict=True)
     ]
 
 
@@ -165,12 +274,14 @@ _TOKEN_WEIGHTS = {
 }
 
 
-def _at_end(length: int, values: np.ndarray) -> np.ndarray:
-    """Zeros with the values at their end, float32."""
-    padded = np.zeros(length, np.float32)
-    if len(values):
-        padded[-len(values) :] = values
-    return padded
+def _check_ids(trajectory: types.Trajectory, name: str) -> None:
+    """Refuses turns that were never ids; the remembered ones count where needed."""
+    for t, turn in enumerate(trajectory.turns):
+        if not (turn.seen_ids and turn.response_ids and trajectory.system_ids):
+            raise ValueError(
+                f"turn {t} of {name} has no ids: no sampler of ours spoke it; use "
+                "batch.demos for such trajectories"
+            )
 
 
 def _check_sampled(

@@ -200,6 +200,7 @@ def _range_faults(batch: Batch, vocab_size: int | None) -> list[str]:
         "ids_BL": (0, vocab_size - 1 if vocab_size else math.inf),
         "positions_3BL": (0, math.inf),
         "segment_BL": (-1, math.inf),
+        "sight_3BL": (0, batch.ids_BL.shape[1]),
         "image_index_BL": (-1, images * patches // _MERGED - 1),
         "patch_count_I": (0, patches),
         "patch_position_2IP": (0, math.inf),

@@ -14,6 +14,7 @@ CHOICES = {
     "agent.history": ("full", "hide_thinking", "action_only"),
     "algo.loss": ("mm_grpo", "mt_sft"),
     "algo.advantage": ("mean_std", "mean", "rloo"),
+    "batch.layout": ("tree", "turn"),
     "algo.weighting": ("turn_mean", "traj_mean", "constant_k", "token_mean"),
     "algo.old_logp": ("behaviour", "proximal"),
     "optim.name": ("adamw", "muon"),

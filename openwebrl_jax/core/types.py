@@ -7,7 +7,7 @@ slotted and keyword-only; fields that may be None say what None means.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -293,11 +293,23 @@ class Group:
     advantages: tuple[float | None, ...]
 
 
+class Run(NamedTuple):
+    """Tokens of a Row that follow each other: a prompt, a trunk, or a branch of it.
+
+    A token sees the trunk's tokens [0, limit) of its Row, then its own run up to
+    itself. Example: Run(first=0) is all of a plain prompt; Run(first=120, limit=80) is
+    a branch that begins at token 120 and goes on where the trunk's first 80 end.
+    """
+
+    first: int = 0
+    limit: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One training sequence. Made by `batch.rows` or `batch.demos`, eaten by collate.
 
-    Index t of `loss_weight` and `old_logp` belongs to token t given tokens < t.
+    Index t of `loss_weight` and `old_logp` belongs to token t given what it sees.
     `loss_weight` is 0 where nothing is learnt; its meaning and sum are fixed by the
     weighting mode, see batch.rows.
     """
@@ -308,20 +320,22 @@ class Row:
     advantage: float
     images: tuple[bytes, ...]  # PNGs in the order of their pads in `ids`
     source: str  # trajectory hash and turn, or demonstration and ability
+    runs: tuple[Run, ...] = (Run(),)  # in the order in which they stand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Rows as arrays of static shape. Made by `batch.collate`, eaten by learn.update.
 
-    B rows, L tokens, N loss positions a row, I images (each different one once), P
-    patches an image, C values a patch. Padding: segment -1, weight 0, image index -1,
-    patch_count 0.
+    B lines that hold some Rows each, L tokens, N loss positions a line, I images (each
+    different one once), P patches an image, C values a patch. Padding: segment -1,
+    weight 0, image index -1, patch_count 0.
     """
 
     ids_BL: np.ndarray  # int32
     positions_3BL: np.ndarray  # int32: time, height, width
-    segment_BL: np.ndarray  # int32, 0 = the row's tokens, -1 = padding
+    segment_BL: np.ndarray  # int32, which Row of its line a token is of, -1 = padding
+    sight_3BL: np.ndarray  # int32: start and limit of the trunk seen, start of the run
     image_index_BL: np.ndarray  # int32 into the merged features [I * P / 4], -1 = text
     patches_IPC: np.ndarray  # float32, merge-block-major
     patch_count_I: np.ndarray  # int32, patches that are there; 0 = no image

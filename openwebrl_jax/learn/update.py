@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from openwebrl_jax.algos import mm_grpo, mt_sft
 from openwebrl_jax.core import types
 from openwebrl_jax.learn import state as states
-from openwebrl_jax.models import head, qwen3_vl
+from openwebrl_jax.models import head, qwen3_vl, sight
 from openwebrl_jax.models import mesh as meshes
 
 LOSSES = {"mm_grpo": mm_grpo.loss, "mt_sft": mt_sft.loss}
@@ -196,7 +196,7 @@ def _token_logps(graphdef, rule, config_model, params, batch):
         model,
         batch.ids_BL,
         batch.positions_3BL,
-        batch.segment_BL,
+        sight.Sight(*batch.sight_3BL),
         batch.image_index_BL,
         features,
         remat=config_model.remat,

@@ -14,6 +14,7 @@ from flax import nnx
 from openwebrl_jax.models import cache as caches
 from openwebrl_jax.models import decoder as decoders
 from openwebrl_jax.models import layers, mesh, vision
+from openwebrl_jax.models import sight as sights
 from openwebrl_jax.models.sizes import Sizes
 
 
@@ -70,24 +71,19 @@ def forward(
     model: Model,
     ids_BL,
     positions_3BL,
-    segment_BL,
+    sight: sights.Sight,
     image_index_BL,
     features: Features | None,
     *,
     remat: bool = False,
 ):
-    """Hidden states [B, L, D] after the final norm.
-
-    A token sees the earlier tokens of its own segment and itself.
-    """
+    """Hidden states [B, L, D] after the final norm."""
     sizes = model.sizes.decoder
     turn = layers.turn(decoders.angles(sizes, positions_3BL))
-    L = ids_BL.shape[1]
-    causal_1LL = jnp.tril(jnp.ones((1, L, L), bool))
-    mask_BLL = causal_1LL & (segment_BL[:, :, None] == segment_BL[:, None])
+    planned = sights.plan(sight)
 
     def attend(q_BLHK, k_BGKL, v_BGLK):
-        return layers.attend(q_BLHK, k_BGKL, v_BGLK, mask_BLL)
+        return sights.attend(q_BLHK, k_BGKL, v_BGLK, planned)
 
     def layer(x_BLD, one):
         x_BLD = mesh.constrain(x_BLD, "batch", None, None)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from openwebrl_jax.models import layers, mesh
+from openwebrl_jax.models import layers, mesh, sight
 from openwebrl_jax.models.sizes import VisionSizes
 
 
@@ -79,11 +79,11 @@ def encode(
         corner_IPW = tower.table[...][index_IP]
         x_IPW = x_IPW + corner_IPW * weight_IP[..., None].astype(dtype)
     turn = layers.turn(_angles(sizes, position_2IP))
-    mask_I1P = jnp.arange(patches_IPC.shape[1])[None, None] < count_I[:, None, None]
+    planned = sight.plan(sight.inside(count_I, patches_IPC.shape[1]))
 
     def block(x_IPW, one):
         x_IPW = mesh.constrain(x_IPW, "batch", None, None)
-        return _block(one, sizes, x_IPW, turn, mask_I1P)
+        return _block(one, sizes, x_IPW, turn, planned)
 
     def blocks(x_IPW, start, stop):
         part = layers.at(tower.blocks, slice(start, stop))
@@ -108,7 +108,7 @@ def _angles(sizes: VisionSizes, position_2IP):
     return jnp.concatenate([angle_2IPk[0], angle_2IPk[1]], axis=-1)
 
 
-def _block(block: Blocks, sizes: VisionSizes, x_IPW, turn, mask_I1P):
+def _block(block: Blocks, sizes: VisionSizes, x_IPW, turn, planned):
     """One pre-norm block; attention stays inside each image."""
     images, P, W = x_IPW.shape
     h_IPW = layers.layer_norm(
@@ -121,8 +121,8 @@ def _block(block: Blocks, sizes: VisionSizes, x_IPW, turn, mask_I1P):
     )
     q_IPHK = layers.rotate(q_IPHK, turn)
     k_IPHK = layers.rotate(k_IPHK, turn)
-    out_IPW = layers.attend(
-        q_IPHK, layers.key_major(k_IPHK), layers.head_major(v_IPHK), mask_I1P
+    out_IPW = sight.attend(
+        q_IPHK, layers.key_major(k_IPHK), layers.head_major(v_IPHK), planned
     )
     x_IPW = x_IPW + layers.linear(out_IPW, block.out[...], block.out_bias[...])
     h_IPW = layers.layer_norm(

@@ -103,7 +103,7 @@ class Learner:
         """All steps of an iteration; metrics are means over them."""
         algo = self._config.algo
         played = self._trajectories(groups)
-        made = rows.rows(groups, played, self._feed.rule)
+        made = self._feed.rows(groups, played)
         if algo.old_logp == "proximal":
             made = self._decoupled(made)
         turns = rows.turn_counts(made)

@@ -46,6 +46,11 @@ def rope_positions(
     return positions
 
 
+def image_count(ids: np.ndarray, image_id: int) -> int:
+    """How many images stand in the ids."""
+    return len(_image_runs(ids, image_id))
+
+
 def image_index(
     ids: Sequence[int] | np.ndarray, image_id: int, offsets: Sequence[int]
 ) -> np.ndarray:

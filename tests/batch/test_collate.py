@@ -51,7 +51,8 @@ def make_row(ids, live, images=(), advantage=0.5, name="t:0"):
 
 
 def call(rows, shape=SHAPE):
-    return collate.collate(rows, shape, SPEC, image_id=PAD, table_side=SIDE)
+    lines = [[row] for row in rows]
+    return collate.collate(lines, shape, SPEC, image_id=PAD, table_side=SIDE)
 
 
 def test_two_rows_that_share_an_image_by_hand():
@@ -103,7 +104,7 @@ def test_no_rows_and_no_images_take_the_smallest_buckets():
     [
         ([make_row(range(10, 43), [1])], "33 tokens in a row.*config.batch.lengths"),
         ([make_row(range(10, 20), range(1, 8))], "7 loss tokens.*batch.loss_tokens"),
-        ([make_row([1, 2], [1])] * 5, "5 rows for a batch of 4"),
+        ([make_row([1, 2], [1])] * 5, "5 lines for a batch of 4"),
         (
             [make_row([1] + [PAD] * 8, [], [png(1, 32, 16)])],
             "32 patches.*config.web.width_px",
@@ -139,8 +140,13 @@ def test_micro_batches_hold_every_row_once_and_in_few_shapes(sizes):
         for i, (length, shade) in enumerate(sizes)
         if length + 3 <= 32
     ]
-    batches = [call(part) for part in collate.split(rows, SHAPE)]
-    assert len(batches) == -(-len(rows) // SHAPE.rows)
+    parts = collate.split(rows, SHAPE)
+    packed = [row.source for part in parts for line in part for row in line]
+    assert sorted(packed) == sorted(row.source for row in rows)
+    batches = [
+        collate.collate(part, SHAPE, SPEC, image_id=PAD, table_side=SIDE)
+        for part in parts
+    ]
     total = sum(float(batch.loss_weight_BN.sum()) for batch in batches)
     assert total == pytest.approx(0.25 * len(rows), rel=1e-5)
     for batch in batches:
@@ -150,15 +156,48 @@ def test_micro_batches_hold_every_row_once_and_in_few_shapes(sizes):
         assert len(used) <= 2  # two different pages at most, each once
 
 
+def test_packed_rows_and_a_tree_by_hand():
+    page, half = png(10), png(20, 16, 8)
+    tree = make_row(
+        [1, 2, 3, PAD, PAD, 4, 6, PAD, PAD, PAD, PAD, 6, 7], [6, 12], [half, page]
+    )
+    runs = (types.Run(), types.Run(first=3, limit=1), types.Run(first=7, limit=3))
+    tree = dataclasses.replace(tree, runs=runs)
+    alone = make_row([8, PAD, PAD, 9], [3], [half], advantage=-1.0)
+    batch = collate.collate([[tree, alone]], SHAPE, SPEC, image_id=PAD, table_side=SIDE)
+    assert batch.ids_BL.shape == (4, 32)
+    assert batch.segment_BL[0].tolist() == [0] * 13 + [1] * 4 + [-1] * 15
+    start, limit, own = batch.sight_3BL[:, 0, :18].tolist()
+    assert start == [0] * 13 + [13] * 4 + [0]
+    assert limit == [0] * 3 + [1] * 4 + [3] * 6 + [13] * 4 + [0]
+    assert own == [0] * 3 + [3] * 4 + [7] * 6 + [13] * 4 + [17]
+    # a branch goes on where the trunk that it sees ends: at 1, and at 3
+    time, height, width = batch.positions_3BL[:, 0, :17].tolist()
+    assert time == [0, 1, 2, 1, 1, 3, 4, 3, 3, 3, 3, 5, 6, 0, 1, 1, 3]
+    assert height == [0, 1, 2, 1, 1, 3, 4, 3, 3, 4, 4, 5, 6, 0, 1, 1, 3]
+    assert width == [0, 1, 2, 1, 2, 3, 4, 3, 4, 3, 4, 5, 6, 0, 1, 2, 3]
+    assert batch.image_index_BL[0, [3, 4, 7, 10, 14, 15]].tolist() == [0, 1, 4, 7, 0, 1]
+    assert batch.loss_index_BN[0].tolist() == [6, 12, 16, 0, 0, 0]
+    assert batch.advantage_BN[0].tolist() == [0.5, 0.5, -1.0, 0, 0, 0]
+    assert collate.loss_slices([tree, alone]) == [slice(0, 2), slice(2, 3)]
+
+
+def test_loss_on_the_first_token_of_a_branch_is_refused():
+    row = make_row([1, 2, 3, 4], [2])
+    row = dataclasses.replace(row, runs=(types.Run(), types.Run(first=2, limit=1)))
+    with pytest.raises(ValueError, match="first token"):
+        call([row])
+
+
 def test_make_lattice_from_config():
-    config = SimpleNamespace(rows=32, lengths=(320, 128, 192), loss_tokens=32)
-    lattice = collate.make_lattice(config, 1, (14, 10))
+    config = SimpleNamespace(rows=4, lengths=(128, 192, 320), loss_tokens=32)
+    lattice = collate.make_lattice(config, (14, 10), 2)
     assert lattice == collate.Lattice(
-        rows=32,
+        rows=4,
         lengths=(128, 192, 320),
         loss_tokens=32,
-        images=(8, 16, 32),
+        images=(5, 9, 18, 36),  # nine of 35 tokens fit into a line of 320
         patches=(140,),
     )
-    config.rows = 1
-    assert collate.make_lattice(config, 2, (4, 4)).images == (1, 2)
+    config.rows, config.lengths = 1, (8,)
+    assert collate.make_lattice(config, (4, 4), 2).images == (1, 2)

@@ -69,6 +69,95 @@ def test_a_row_is_the_prompt_that_was_sampled_from(count, newest):
         assert len(row.images) == min(newest, t + 1)
 
 
+def test_tree_with_two_screenshots_by_hand():
+    turns = [toys.make_turn(t, response=1) for t in range(4)]
+    (row,) = rows.tree_rows(toys.make_trajectory(turns, newest=2), "abc")
+    assert row.ids.tolist() == [
+        *(11, 12, 50, 51, 150, 151),
+        *(1, 2, 3, 20),
+        *(1, 2, 3, 20, 40, 101, 102, 103, 120),
+        *(101, 102, 103, 120, 140, 201, 202, 203, 220),
+        *(201, 202, 203, 220, 240, 301, 302, 303, 320),
+    ]
+    assert row.runs == ((0, 0), (6, 2), (10, 2), (19, 4), (28, 6))
+    assert np.flatnonzero(row.loss_weight).tolist() == [9, 18, 27, 36]
+    np.testing.assert_allclose(row.old_logp[[9, 36]], -0.1, rtol=1e-6)
+    assert row.images == tuple(b"png%d" % t for t in (0, 0, 1, 1, 2, 2, 3))
+    assert row.source == "abc:0-3" and rows.trajectory_of(row) == "abc"
+
+
+@given(st.integers(0, 8), st.integers(1, 3))
+def test_a_tree_says_what_its_turns_say(count, newest):
+    """Trunk up to its limit and then the branch: the row of that turn."""
+    turns = [toys.make_turn(t, response=1 + t % 3) for t in range(count)]
+    trajectory = toys.make_trajectory(turns, newest=newest)
+    alone = rows.turn_rows(trajectory, "abc")
+    trees = rows.tree_rows(trajectory, "abc")
+    assert len(trees) == (count > 0)
+    for row in trees:
+        spans = rows.turns(row)
+        assert len(spans) == count
+        for span, run, want in zip(spans, row.runs[1:], alone, strict=True):
+            seen = [*range(run.limit), *range(span.start, span.stop)]
+            for field in ("ids", "loss_weight", "old_logp"):
+                got = getattr(row, field)[seen]
+                assert got.tolist() == getattr(want, field).tolist(), field
+        assert row.images == tuple(png for want in alone for png in want.images)
+
+
+@given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 40), st.integers(0, 9))
+def test_a_tree_that_is_too_large_is_cut_between_turns(count, newest, spare, reply):
+    turns = [toys.make_turn(t, response=1 + t % 4) for t in range(count)]
+    trajectory = toys.make_trajectory(turns, newest=newest)
+    alone = rows.turn_rows(trajectory, "abc")
+    longest = max(len(row.ids) for row in alone) + spare
+    made = rows.tree_rows(trajectory, "abc", longest, 4 + reply)
+    assert all(len(row.ids) <= longest for row in made)
+    assert all(np.count_nonzero(row.loss_weight) <= 4 + reply for row in made)
+    heard = [
+        row.ids[[*range(run.limit), *range(span.start, span.stop)]].tolist()
+        for row in made
+        for run, span in zip(row.runs[1:], rows.turns(row), strict=True)
+    ]
+    assert heard == [row.ids.tolist() for row in alone]
+    assert rows.turn_counts(made) == {"abc": count}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_layouts_weigh_every_token_alike(mode):
+    trajectories = {
+        name: toys.make_trajectory([toys.make_turn(t, t + extra) for t in range(n)])
+        for name, n, extra in (("long", 5, 1), ("short", 1, 4))
+    }
+    group = toys.make_group(0, ("long", "short"), (0.5, -0.5))
+    weights = {}
+    for layout, make in (("turn", rows.turn_rows), ("tree", rows.tree_rows)):
+        made = rows.rows([group], trajectories, toys.RULE, make)
+        weighed = rows.weigh(made, mode, rows.turn_counts(made), CONSTANT_K)
+        live = [row.loss_weight[row.loss_weight > 0] for row in weighed]
+        weights[layout] = np.concatenate(live)
+    np.testing.assert_allclose(weights["tree"], weights["turn"], rtol=1e-6)
+
+
+@given(st.lists(st.integers(1, 9), max_size=12), st.integers(1, 20))
+def test_a_step_is_full_with_the_tree_that_reaches_the_count(sizes, count):
+    made = [
+        row
+        for name, size in enumerate(sizes)
+        for row in rows.tree_rows(
+            toys.make_trajectory([toys.make_turn(t) for t in range(size)]), f"t{name}"
+        )
+    ]
+    steps = rows.minibatches(made, count, seed=1, iteration=2, epoch=0)
+    assert sorted(row.source for step in steps for row in step) == sorted(
+        row.source for row in made
+    )
+    for step in steps:
+        *others, last = [len(rows.turns(row)) for row in step]
+        assert sum(others) < count
+        assert step is steps[-1] or sum(others) + last >= count
+
+
 def test_void_slots_and_empty_trajectories_make_no_rows():
     trajectories = {
         "won": toys.make_trajectory([toys.make_turn(0), toys.make_turn(1)]),
@@ -77,10 +166,10 @@ def test_void_slots_and_empty_trajectories_make_no_rows():
     }
     group = toys.make_group(3, ("won", "lost", "gone"), (0.7, -0.7, None))
     other = toys.make_group(4, ("lone",), (0.5,))
-    made = rows.rows([group, other], trajectories, toys.RULE)
+    made = rows.rows([group, other], trajectories, toys.RULE, rows.turn_rows)
     assert [row.source for row in made] == ["won:0", "won:1", "lone:0"]
     assert [row.advantage for row in made] == [0.7, 0.7, 0.5]
-    assert rows.rows([], {}, toys.RULE) == []
+    assert rows.rows([], {}, toys.RULE, rows.turn_rows) == []
     assert rows.turn_rows(trajectories["lost"], "lost") == []
 
 
@@ -88,7 +177,7 @@ def test_a_turn_without_ids_is_refused():
     trajectory = toys.make_trajectory([toys.make_turn(0, is_sampled=False)])
     group = toys.make_group(0, ("oracle",), (1.0,))
     with pytest.raises(ValueError, match="turn 0 of oracle"):
-        rows.rows([group], {"oracle": trajectory}, toys.RULE)
+        rows.rows([group], {"oracle": trajectory}, toys.RULE, rows.turn_rows)
     with pytest.raises(ValueError, match="no ids"):
         rows.turn_rows(trajectory, "oracle")
 
@@ -98,7 +187,7 @@ def test_missing_logprobs_are_refused():
     trajectory = toys.make_trajectory([turn])
     group = toys.make_group(0, ("short",), (1.0,))
     with pytest.raises(ValueError, match="9 log-probs for 10 ids"):
-        rows.rows([group], {"short": trajectory}, toys.RULE)
+        rows.rows([group], {"short": trajectory}, toys.RULE, rows.turn_rows)
 
 
 def test_another_sampling_rule_is_refused():
@@ -106,7 +195,7 @@ def test_another_sampling_rule_is_refused():
     trajectory = toys.make_trajectory([toys.make_turn(0)], rule=other)
     group = toys.make_group(0, ("cold",), (1.0,))
     with pytest.raises(ValueError, match="temperature 0.6 against 0.8"):
-        rows.rows([group], {"cold": trajectory}, toys.RULE)
+        rows.rows([group], {"cold": trajectory}, toys.RULE, rows.turn_rows)
 
 
 def short_and_long():
@@ -118,7 +207,7 @@ def short_and_long():
         ),
     }
     group = toys.make_group(0, ("short", "long"), (0.7, -0.7))
-    return rows.rows([group], trajectories, toys.RULE)
+    return rows.rows([group], trajectories, toys.RULE, rows.turn_rows)
 
 
 @jax.jit

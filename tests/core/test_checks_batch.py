@@ -16,6 +16,7 @@ def make_batch(images=1, **changes):
         ids_BL=np.array([[1, 7, 7, 2, 3, 4], [1, 2, 3, 4, 0, 0]], np.int32),
         positions_3BL=np.zeros((3, 2, 6), np.int32),
         segment_BL=np.array([[0] * 6, [0, 0, 0, 0, -1, -1]], np.int32),
+        sight_3BL=np.zeros((3, 2, 6), np.int32),
         image_index_BL=np.array([[-1, 0, 1, -1, -1, -1], [-1] * 6], np.int32),
         patches_IPC=np.ones((images, 16, 12), np.float32),
         patch_count_I=np.full(images, 8, np.int32),

@@ -200,7 +200,7 @@ def test_wider_padding_changes_nothing(learner):
         rows=2, lengths=(40,), loss_tokens=9, images=(3,), patches=(32,)
     )
     wide = collate.collate(
-        [row],
+        [[row]],
         shape,
         toys.SPEC,
         image_id=toys.PAD,

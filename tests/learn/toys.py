@@ -153,7 +153,7 @@ def make_batches(rows, rows_a_batch, length=128, loss_tokens=120):
     )
     return [
         collate.collate(
-            rows[start : start + rows_a_batch],
+            [[row] for row in rows[start : start + rows_a_batch]],
             shape,
             SPEC,
             image_id=PAD,

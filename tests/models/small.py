@@ -10,7 +10,7 @@ import torch
 import transformers
 from flax import nnx
 
-from openwebrl_jax.models import load, qwen3_vl
+from openwebrl_jax.models import load, qwen3_vl, sight
 from openwebrl_jax.tokens import positions
 
 VOCAB, PAD = 96, 90  # of tokens, and the image pad
@@ -129,15 +129,21 @@ class Example:
         fields = dict(
             ids_BL=np.full((1, length), 7, np.int32),
             positions_3BL=np.zeros((3, 1, length), np.int32),
-            segment_BL=np.full((1, length), -1, np.int32),
             image_index_BL=np.full((1, length), -1, np.int32),
         )
         fields["ids_BL"][0, :count] = self.ids
         fields["positions_3BL"][:, 0, :count] = rope
-        fields["segment_BL"][0, :count] = 0
         index = positions.image_index(self.ids, PAD, offsets)
         fields["image_index_BL"][0, :count] = index
-        return device(fields)
+        return device(fields) | {"sight": make_sight(count, length)}
+
+
+def make_sight(count: int, length: int) -> sight.Sight:
+    """Of one run of tokens; the padding behind it sees itself."""
+    index_L = np.arange(length)
+    own_L = np.where(index_L < count, 0, index_L)
+    zeros_1L = jnp.zeros((1, length), jnp.int32)
+    return sight.Sight(zeros_1L, zeros_1L, jnp.asarray(own_L[None], jnp.int32))
 
 
 def device(fields: dict) -> dict:

@@ -69,8 +69,8 @@ def test_greedy_tokens_equal_torch(loaded, torch_model, example):
         return jnp.argmax(hidden @ qwen3_vl.table_VD(model).T, -1), places
 
     tokens = example.tokens(length=40)  # padded, as a bucket is
-    segment = tokens.pop("segment_BL")
-    count = int((segment >= 0).sum())
+    del tokens["sight"]
+    count = len(example.ids)
     rope = int(tokens["positions_3BL"].max()) + 1
     best, places = first(loaded.params, tokens, example.images(loaded.sizes))
     got = [int(best[0, count - 1])]
@@ -112,11 +112,11 @@ def test_padding_and_packing_change_nothing(loaded, example, features, expected)
     other = small.make_example(5, grids=())
     alone = small.read(loaded.graphdef, loaded.params, other.tokens(), features)
     first, second = example.tokens(48), other.tokens(16)
-    packed = {
-        name: jnp.concatenate([first[name], second[name]], axis=-1) for name in first
-    }
-    packed["segment_BL"] = jnp.where(
-        packed["segment_BL"] < 0, -1, jnp.asarray([[0] * 48 + [1] * 16])
+    own = jax.tree.map(lambda index_BL: index_BL + 48, second["sight"])
+    packed = jax.tree.map(
+        lambda one, other: jnp.concatenate([one, other], axis=-1),
+        first,
+        second | {"sight": own},
     )
     got = small.read(loaded.graphdef, loaded.params, packed, features)
     count, close = len(example.ids), dict(atol=tolerance(expected), rtol=0)
@@ -137,7 +137,7 @@ def test_cache_equals_no_cache(loaded, example, features, expected):
     """Rows of two lengths, prefilled in one bucket, then fed two tokens at a time."""
     count = len(example.ids)
     tokens = example.tokens()
-    del tokens["segment_BL"]
+    del tokens["sight"]
     rows = {name: jnp.concatenate([value] * 2, -2) for name, value in tokens.items()}
     lengths = np.asarray([count - 4, count - 6])
 
