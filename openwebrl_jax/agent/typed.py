@@ -22,7 +22,9 @@ _NAMED = re.compile(r"(\w+)=(.+)")
 def read(line: str) -> tuple[ToolCall, ...]:
     """The calls of a line; a ValueError says in one line what is wrong with it."""
     line = line.strip()
-    if line.startswith(("{", "[", grammar.CALL_OPEN)):
+    if line.startswith(("{", "[")):
+        line = f"{grammar.CALL_OPEN}{line}{grammar.CALL_CLOSE}"
+    if line.startswith(grammar.CALL_OPEN):
         parsed = grammar.parse(line, open_think=False, lenient=True)
         if parsed.error:
             raise ValueError(parsed.complaint)

@@ -63,7 +63,8 @@ def test_a_session_is_told_drawn_stored_and_replayed(tmp_path, chromium):
     assert "Click Me" in session.until("effect")
     assert session.until("ended") == 'ended   page_done {"raw_reward": 1}'
     stored = session.until("stored").split()[1]
-    assert session.process.wait() == 0
+    session.process.communicate()
+    assert session.process.returncode == 0
     assert size(out / "latest.png") == (162, 226)
     assert {path.name for path in out.glob("0*.png")} == {"0001.png", "0002.png"}
 

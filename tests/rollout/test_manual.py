@@ -1,6 +1,7 @@
 """What is told of sessions and replays, on scripted pages without a browser."""
 
 import dataclasses
+import functools
 
 import pytest
 
@@ -26,6 +27,10 @@ async def drive(config, *lines: str) -> tuple[types.Trajectory, list[str]]:
     return made, told
 
 
+def draw(pages, page, turn):
+    pages.append(page)
+
+
 async def test_a_session_ends_with_its_lines_or_with_the_episode(config):
     left, told = await drive(config, "wait 0", "", "quit", "wait 0")
     assert (left.cause, len(left.turns)) == (Cause.CANCELLED, 1)
@@ -48,11 +53,10 @@ async def test_a_replay_marks_what_is_not_as_it_was(config, tmp_path):
     changed = dataclasses.replace(played, turns=(first, *played.turns[1:]))
     for trajectory, differ in ((played, 0), (changed, 1)):
         path = manual.save(tmp_path, trajectory)
-        told, shown = [], []
-        found = await manual.replay(
-            config, str(path), told.append, lambda *it: shown.append(it)
-        )
-        assert found == differ and len(shown) == 3
+        told, pages = [], []
+        show = functools.partial(draw, pages)
+        assert await manual.replay(config, str(path), told.append, show) == differ
+        assert len(pages) == 3
         assert sum(line.startswith("  ≠") for line in told) == differ
         assert told[-1] == f"{differ} lines of feedback differ"
 
