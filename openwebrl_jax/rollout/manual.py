@@ -67,7 +67,7 @@ async def drive(
 ) -> types.Trajectory:
     """Does what the lines say until they end, or the episode does."""
     async with _opened(config, task, ports) as (place, task, page):
-        play = _Play(task, place, page)
+        play = Play(task, place, page)
         tell(f"task    {task.intent}")
         _tell_page(page, tell)
         show(page, None)
@@ -101,7 +101,7 @@ async def replay(config: Any, path: str, tell: Tell, show: Show) -> int:
         config.web.width_px, config.web.height_px = first.width_px, first.height_px
     differ = 0
     async with _opened(config, stored.task, None) as (place, task, page):
-        play = _Play(task, place, page)
+        play = Play(task, place, page)
         tell(f"task    {task.intent}")
         show(page, None)
         for number, turn in enumerate(stored.turns, 1):
@@ -147,7 +147,7 @@ def prompted() -> Iterator[str]:
             yield input("> ")
 
 
-class _Play:
+class Play:
     """What was done on an environment so far."""
 
     def __init__(self, task: types.Task, place: types.Env, page: types.Observation):
@@ -158,6 +158,7 @@ class _Play:
         self.facts: Mapping[str, Any] = {}
 
     async def step(self, calls: tuple[types.ToolCall, ...]) -> types.Step:
+        """Runs the calls of one turn and keeps it."""
         with _in_words():
             step = await self.place.step(calls)
         segment = types.Segment(role="user", text="")
@@ -176,11 +177,13 @@ class _Play:
         return step
 
     def told(self) -> str:
+        """How it ended, in one line."""
         facts = json.dumps(dict(self.facts)) if self.facts else ""
         words = (str(self.cause or "left"), _quote(self.answer), facts)
         return f"ended   {' '.join(word for word in words if word)}"
 
     def trajectory(self) -> types.Trajectory:
+        """All of it as a record; a play that was left is CANCELLED."""
         return types.Trajectory(
             task=self.task,
             system_segment=types.Segment(role="system", text=""),
@@ -221,7 +224,7 @@ def _in_words():
         raise ValueError(f"{failure.cause}: {failure.detail}") from failure
 
 
-async def _obey(line: str, play: _Play, tell: Tell) -> types.Step | None:
+async def _obey(line: str, play: Play, tell: Tell) -> types.Step | None:
     """Carries out one line; None = it took no step."""
     word, _, rest = line.partition(" ")
     if word == "help":
