@@ -67,12 +67,12 @@ class Hand:
     async def find(self, css: str, text: str | None = None) -> list[float]:
         """A point_2d in the middle of an element, scrolled to if need be."""
         script = FIND.replace("CSS", json.dumps(css)).replace("TEXT", json.dumps(text))
-        until = time.monotonic() + FIND_S
+        until, place = time.monotonic() + FIND_S, None
         while time.monotonic() < until:
-            place = await self.play.place.facts(script)
-            if place and 0 <= place[1] < HEIGHT_PX:
+            last, place = place, await self.play.place.facts(script)
+            if place and place == last and 0 <= place[1] < HEIGHT_PX:  # it rests
                 return [1000 * place[0] / WIDTH_PX, 1000 * place[1] / HEIGHT_PX]
-            if place:
+            if place and place == last:
                 await self.do("scroll", direction="down" if place[1] > 0 else "up")
             await asyncio.sleep(0.1)
         raise AssertionError(f"{css} {text or ''} is not on the page")

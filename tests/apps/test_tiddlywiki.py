@@ -12,6 +12,7 @@ PROGRAM = APPS / "tiddlywiki" / "node_modules" / "tiddlywiki" / "tiddlywiki.js"
 START = """\
 "$0" "$1" "$2" --init server && exec "$0" "$1" "$2" --listen host=127.0.0.1 port="$3"
 """
+SAVE = "button[aria-label^='Confirm changes']"
 BODY = "iframe.tc-edit-texteditor, textarea.tc-edit-texteditor"
 NOTE = "() => $tw.wiki.getTiddler('Shopping list')?.fields ?? null"
 
@@ -26,13 +27,13 @@ async def test_a_note_is_written_and_corrected(workplace, serve, opened, port):
     await hand.write(BODY, "milk")
     await hand.write(".tc-edit-add-tag input", "home")
     await hand.do("press_keys", keys=["Enter"])
-    await hand.click("button[aria-label='ok']")
+    await hand.click(SAVE)
     assert await hand.facts("() => document.body.innerText.includes('Shopping list')")
     await hand.write(".tc-search input", "milk")
-    await hand.click(".tc-search-results a, .tc-block-dropdown a", "Shopping list")
-    await hand.click("button[aria-label='edit']")
+    await hand.click(".tc-search-drop-down a", "Shopping list", may_idle=True)
+    await hand.click("[data-tiddler-title='Shopping list'] button[aria-label^=Edit]")
     await hand.write(BODY, "milk, bread\n漢字 🎉")
-    await hand.click("button[aria-label='ok']")
+    await hand.click(SAVE)
     note = await hand.facts(NOTE)
     assert (note["text"], note["tags"]) == ("milk, bread\n漢字 🎉", ["home"])
     await hand.do("done", response="kept")

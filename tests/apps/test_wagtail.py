@@ -5,7 +5,7 @@ import pytest
 from tests.apps.conftest import APPS
 
 START = """\
-"$0/wagtail" start site . && "$0/python" manage.py migrate &&
+"$0/wagtail" start shop . && "$0/python" manage.py migrate &&
 "$0/python" manage.py createsuperuser --noinput --username ed --email ed@example.org &&
 exec "$0/python" manage.py runserver --noreload "127.0.0.1:$1"
 """
