@@ -2,7 +2,7 @@
 # python3.11, git and make; what is already in place is not made again.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo test check format clean
+.PHONY: help setup setup-test demo test test-apps check format clean
 
 PYTHON := .venv/bin/python
 ARGS ?=
@@ -21,6 +21,10 @@ demo: setup  ## the whole job, small: SFT, then online RL in Chromium; see runs/
 
 test: setup-test check  ## all checks and tests; ARGS="-k grammar" picks some
 	$(PYTHON) -m pytest $(ARGS)
+
+test-apps: setup-test  ## drives three real web applications; see runs/apps
+	@scripts/setup-apps
+	$(PYTHON) -m pytest -m apps tests/apps $(ARGS)
 
 check: setup-test  ## lint, format and types, nothing run
 	$(PYTHON) -m ruff check .

@@ -50,6 +50,7 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.agent.history = "full"  # full | hide_thinking | action_only
     config.agent.context_screenshots = 1  # K, newest screenshots in the prompt
     config.agent.open_think = True  # the prompt ends with an opening <think>
+    config.agent.lenient = False  # True = mend malformed replies, not for RL
     config.agent.parse_failures = 3  # in a row, end the episode as format_error
 
     config.rollout = ConfigDict()

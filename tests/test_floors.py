@@ -161,7 +161,7 @@ def mirror_faults(path: str, text: str) -> list[str]:
     folder = ROOT / (room if room in ("launch", "configs") else f"{PACKAGE}/{room}")
     modules = [module.stem for module in folder.glob("*.py")]
     subject = name.removeprefix("test_").removesuffix(".py")
-    is_case = room.startswith("web_cases/")  # a reported fault, not a module
+    is_case = room.split("/")[0] in ("web_cases", "apps")  # no module is meant
     if room and not is_case and not is_under(subject, tuple(modules), "_"):
         faults.append(f"{path}: wants to begin with test_ and a module of {room}")
     return faults

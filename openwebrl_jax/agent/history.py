@@ -7,14 +7,12 @@ text; one without ids (a teacher, an oracle, an endpoint) comes back as text.
 """
 
 import hashlib
-import re
 from collections.abc import Sequence
 
+from openwebrl_jax.agent import grammar
 from openwebrl_jax.core.types import Segment, Turn
 
 MODES = ("full", "hide_thinking", "action_only")
-
-_CALL_BLOCK = re.compile(r"<tool_call>.*?</tool_call>", re.DOTALL)
 
 
 def segments(
@@ -42,11 +40,11 @@ def remembered_reply(text: str, mode: str) -> str:
     if mode == "full":
         return text
     if mode == "hide_thinking":
-        _, border, after = text.partition("</think>")
+        _, border, after = text.partition(grammar.THINK_CLOSE)
         return border + after if border else text
     if mode == "action_only":
-        blocks = _CALL_BLOCK.findall(text)
-        return "".join(blocks) or text
+        spans = grammar.blocks(text)
+        return "".join(text[start:end] for start, end in spans) or text
     raise ValueError(f"unknown history mode {mode!r}; set it to one of {MODES}")
 
 

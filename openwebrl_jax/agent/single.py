@@ -78,14 +78,15 @@ def read(
     config: Any,
 ) -> Memory:
     """Adds the turn that the reply makes; its calls are `memory.turns[-1].calls`."""
-    parsed = grammar.parse(reply.text, config.open_think)
+    parsed = grammar.parse(reply.text, config.open_think, config.lenient)
     turn = Turn(
         observation=observation,
         segments=ask.segments[-1:],
         reply_text=reply.text,
         thought=parsed.thought,
         calls=parsed.calls,
-        parse_error=str(parsed.error or ""),
+        parse_error=parsed.complaint,
+        leniencies=parsed.leniencies,
         seen_ids=reply.seen_ids,
         remembered_ids=reply.remembered_ids,
         response_ids=reply.response_ids,

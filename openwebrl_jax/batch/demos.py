@@ -37,12 +37,12 @@ def acting(
     chat: chats.Chat,
     image_tokens: ImageTokens,
 ) -> list[types.Row]:
-    """One row for each well-formed turn: its prompt, then its reply."""
+    """One row for each turn in the exact format: its prompt, then its reply."""
     made = rows.turn_rows(tokenise(trajectory, chat, image_tokens), name)
     return [
         row
         for row, turn in zip(made, trajectory.turns, strict=True)
-        if not turn.parse_error
+        if not turn.parse_error and not turn.leniencies
     ]
 
 

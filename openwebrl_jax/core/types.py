@@ -207,7 +207,8 @@ class Turn:
     thought: str
     calls: tuple[ToolCall, ...]
     feedback: tuple[Feedback, ...] = ()
-    parse_error: str = ""  # "" = the reply was well formed
+    parse_error: str = ""  # "" = the reply could be read
+    leniencies: tuple[str, ...] = ()  # how it departs from the wire format
     seen_ids: tuple[int, ...] = ()
     remembered_ids: tuple[int, ...] = ()
     response_ids: tuple[int, ...] = ()
@@ -248,6 +249,7 @@ class Trajectory:
     rule: SamplingRule | None = None  # None = no sampler of ours spoke
     history_mode: str = "full"
     context_screenshots: int = 1
+    grammar: int = 1  # version of the grammar that read the replies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +279,7 @@ class Slot:
     cause: Cause
     versions: tuple[int, ...]  # of its turns
     turns: int
+    format: Mapping[str, int] = field(default_factory=dict)  # see rollout.score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,7 @@ def pick(
 def tell(episode: Episode) -> Story:
     """An episode as frames and lines of text."""
     trajectory, reward = episode
-    frames = [_frame(number, turn) for number, turn in enumerate(trajectory.turns, 1)]
+    frames = [frame(number, turn) for number, turn in enumerate(trajectory.turns, 1)]
     if trajectory.final is not None:
         answer = [Note(kind="call", text=f"answer: {trajectory.answer}")]
         notes = tuple(answer if trajectory.answer else [])
@@ -147,7 +147,8 @@ def write_page(
     return path
 
 
-def _frame(number: int, turn: Turn) -> Frame:
+def frame(number: int, turn: Turn) -> Frame:
+    """A turn as the page that it found, with its calls and what came of them."""
     notes = [Note(kind="thought", text=turn.thought.strip())] if turn.thought else []
     for index, call in enumerate(turn.calls):
         notes.append(Note(kind="call", text=call_text(call)))

@@ -64,11 +64,11 @@ def write_sheet(
     return path
 
 
-def strip(story: gallery.Story, columns: int) -> Image.Image:
+def strip(story: gallery.Story, columns: int, frame_px: int = FRAME_PX) -> Image.Image:
     """One episode: what it was, how it ended, its frames in rows."""
     colour = COLOURS[story.verdict]
-    width = columns * (FRAME_PX + GAP_PX) - GAP_PX
-    tiles = [tile(frame) for frame in story.frames]
+    width = columns * (frame_px + GAP_PX) - GAP_PX
+    tiles = [tile(frame, frame_px) for frame in story.frames]
     rows = [tiles[first : first + columns] for first in range(0, len(tiles), columns)]
     head = [
         line(f"{story.verdict.upper()}   {story.heading}", 15, "bold", colour, width),
@@ -78,21 +78,24 @@ def strip(story: gallery.Story, columns: int) -> Image.Image:
     return beside([Image.new("RGB", (6, body.height), colour), body], 0)
 
 
-def tile(frame: gallery.Frame) -> Image.Image:
+def tile(frame: gallery.Frame, width_px: int = FRAME_PX) -> Image.Image:
     """A screenshot with its marks, its title above and its notes below."""
     notes = [
-        line(text, 12, note.kind, COLOURS[note.kind])
+        line(text, 12, note.kind, COLOURS[note.kind], width_px)
         for note in frame.notes
-        for text in wrap(SIGNS.get(note.kind, "") + note.text, note.kind)
+        for text in wrap(SIGNS.get(note.kind, "") + note.text, note.kind, width_px)
     ]
-    title = line(frame.title, 11, "bold", SOFT)
-    return below([title, screenshot(frame), *notes], 2)
+    title = line(frame.title, 11, "bold", SOFT, width_px)
+    picture = screenshot(frame, width_px, PICTURE_PX * width_px // FRAME_PX)
+    return below([title, picture, *notes], 2)
 
 
-def screenshot(frame: gallery.Frame) -> Image.Image:
+def screenshot(
+    frame: gallery.Frame, width_px: int = FRAME_PX, height_px: int = PICTURE_PX
+) -> Image.Image:
     """The picture at the sheet's scale, framed, with marks where it clicked."""
     source = Image.open(io.BytesIO(frame.observation.screenshot)).convert("RGB")
-    scale = min((FRAME_PX - 2) / source.width, PICTURE_PX / source.height)
+    scale = min((width_px - 2) / source.width, height_px / source.height)
     size = (round(source.width * scale), round(source.height * scale))
     picture = margin(source.resize(size, Image.Resampling.LANCZOS), 1, "#d0d5dd")
     draw = ImageDraw.Draw(picture)
@@ -118,12 +121,12 @@ def line(
     return picture
 
 
-def wrap(text: str, face: str) -> list[str]:
+def wrap(text: str, face: str, width_px: int = FRAME_PX) -> list[str]:
     """Text in lines as wide as a frame; the last one ends in … if there was more."""
     letters, lines = font(12, face), [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
-        if letters.getlength(longer) <= FRAME_PX or not lines[-1]:
+        if letters.getlength(longer) <= width_px or not lines[-1]:
             lines[-1] = longer
         else:
             lines.append(word)

@@ -69,20 +69,18 @@ def verdict(text: str) -> float | None:
 
     A reply with braces is JSON or nothing: cut inside its reason, it could seem to end
     in a verdict that it only speaks of. One without is free text of a judge that does
-    not obey; there the last words must be a verdict, and no other may differ.
+    not obey; there the last line must be a verdict and nothing else, lest words of a
+    page are taken for one, and no other verdict may differ.
     """
     text = text.strip()
     if "{" in text:
         return _structured(re.sub(r"^```\w*\s*|\s*```$", "", text))
-    plain = " ".join(re.sub(r"[*_`#]", "", _QUOTED.sub(" ", text)).split()).rstrip(
-        " .!"
-    )
-    if plain.casefold() in _VERDICTS:
-        return _VERDICTS[plain.casefold()]
-    found = list(_LABELLED.finditer(plain))
-    if not found or found[-1].end() != len(plain):
+    plain = re.sub(r"[*_`#]", "", _QUOTED.sub(" ", text)).rstrip(" \n.!")
+    if (word := " ".join(plain.split()).casefold()) in _VERDICTS:
+        return _VERDICTS[word]
+    if not _LABELLED.fullmatch(plain.rpartition("\n")[2].strip()):
         return None
-    return _agreed([match[1] for match in found])
+    return _agreed([match[1] for match in _LABELLED.finditer(plain)])
 
 
 def messages(trajectory: Trajectory, screenshots: int) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import asyncio
 import dataclasses
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from openwebrl_jax.core import types
@@ -58,10 +59,14 @@ class Runner:
         self._sampler: types.Sampler | None = None
         self._rule: types.SamplingRule | None = None
 
-    async def start(self) -> None:
-        """Starts the local sites; Chromium comes with the first task that needs it."""
+    async def start(self, ports: Mapping[str, int] | None = None) -> None:
+        """Starts the local sites; Chromium comes with the first task that needs it.
+
+        `ports` are further local sites, served by somebody else: name -> port.
+        """
         self._sites = sites.serve(sites.SITES)
-        self._pool = browser.Pool(self._config.web, self._sites.ports)
+        self._ports = {**self._sites.ports, **(ports or {})}
+        self._pool = browser.Pool(self._config.web, self._ports)
 
     def connect(self, sampler: types.Sampler, rule: types.SamplingRule | None) -> None:
         """From now on this sampler is the policy; no rule = it is not one of ours."""
@@ -95,6 +100,10 @@ class Runner:
         waits = dataclasses.replace(trajectory.waits, judge_s=time.monotonic() - begun)
         return dataclasses.replace(trajectory, waits=waits), reward
 
+    def lend(self, task: types.Task) -> types.Env:
+        """An environment for one who plays without a sampler, and then closes it."""
+        return self._make_env(task, self._pool)
+
     async def judge(self, trajectory: types.Trajectory) -> types.Reward:
         """The reward of a trajectory, played just now or long ago."""
         return await self._reward(trajectory)
@@ -126,7 +135,7 @@ class Runner:
     async def _play_apart(
         self, task: types.Task, how: dict[str, Any]
     ) -> types.Trajectory:
-        pool = browser.Pool(self._config.web, self._sites.ports)
+        pool = browser.Pool(self._config.web, self._ports)
         try:
             return await self._play(task, self._make_env(task, pool), **how)
         finally:

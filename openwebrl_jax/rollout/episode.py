@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from openwebrl_jax.agent import single
+from openwebrl_jax.agent import grammar, single
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
 
@@ -77,6 +77,7 @@ async def run_episode(
         rule=rule,
         history_mode=config.agent.history,
         context_screenshots=config.agent.context_screenshots,
+        grammar=grammar.GRAMMAR_VERSION,
     )
 
 

@@ -48,6 +48,17 @@ def summarize(played: Iterable[tuple[types.Reward, Cause]]) -> dict[str, Any]:
     return {**rate, "causes": dict(causes.most_common())}
 
 
+def format_counts(trajectory: types.Trajectory) -> dict[str, int]:
+    """Turns that departed from the wire format, by how; `malformed` = not run.
+
+    Example: two replies with a trailing comma, one of which was read leniently ->
+    {"malformed": 1, "trailing_comma": 2}.
+    """
+    told = Counter(name for turn in trajectory.turns for name in turn.leniencies)
+    told["malformed"] = sum(bool(turn.parse_error) for turn in trajectory.turns)
+    return {str(name): count for name, count in sorted(told.items()) if count}
+
+
 def wilson(successes: int, n: int) -> tuple[float, float]:
     """Wilson's score interval at 95 %; (0, 1) when n is 0.
 

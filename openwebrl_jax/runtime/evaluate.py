@@ -89,4 +89,5 @@ def _summary(results: list[Result]) -> dict[str, Any]:
     ]
     rate = score.success([each["success"] for each in played])
     causes = Counter(each.cause for each in results)
-    return rate | {"causes": causes, "episodes": played}
+    formats = sum((Counter(each.format) for each in results), Counter())
+    return rate | {"causes": causes, "format": formats, "episodes": played}

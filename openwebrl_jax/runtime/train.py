@@ -45,6 +45,11 @@ def run(config: Any, workdir: str) -> None:
 def check(config: Any, workdir: str) -> str:
     """Refuses what cannot run; returns the checkpoint folder to begin from."""
     checks.check_config(config)
+    if config.agent.lenient and config.stage == "grpo":
+        raise ValueError(
+            "config.agent.lenient=True would reward malformed replies; it is for "
+            "measuring models that are not trained here, set it to False"
+        )
     build.check(config)
     cluster.check(config)
     origin = folder.find(
@@ -149,6 +154,8 @@ class _News:
         }
         causes = Counter(slot.reward.cause or slot.cause for slot in slots)
         told |= {f"cause/{cause}": count for cause, count in causes.items()}
+        formats = sum((Counter(slot.format) for slot in slots), Counter())
+        told |= {f"format/{name}_turns": count for name, count in formats.items()}
         return told
 
     @staticmethod

@@ -5,7 +5,7 @@ trajectory durable and only then reports it.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import ray.exceptions
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.policy import remote
-from openwebrl_jax.rollout import build, ledger, store
+from openwebrl_jax.rollout import build, ledger, score, store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,7 @@ class Result:
     is_valid: bool
     cause: Cause
     turns: int
+    format: Mapping[str, int]  # see score.format_counts
 
 
 @ray.remote
@@ -96,6 +97,7 @@ class Worker:
             cause=trajectory.cause,
             versions=tuple(turn.version for turn in trajectory.turns),
             turns=len(trajectory.turns),
+            format=score.format_counts(trajectory),
         )
 
     async def _play(self, job: Job, folder: str) -> Result:
@@ -114,6 +116,7 @@ class Worker:
             is_valid=reward.is_valid,
             cause=reward.cause or trajectory.cause,
             turns=len(trajectory.turns),
+            format=score.format_counts(trajectory),
         )
 
 

@@ -67,6 +67,16 @@ def test_what_is_remembered_of_a_reply():
     assert history.remembered_reply(REPLY, "action_only") == BLOCK + BLOCK
 
 
+def test_a_block_is_remembered_whole_whatever_is_typed_in_it():
+    calls = [
+        ToolCall(name="write", arguments={"message": text})
+        for text in ("a </tool_call> b", "<tool_call>", '"</tool_call>"')
+    ]
+    reply = grammar.render("a <tool_call> that is only thought of", calls)
+    kept = "".join(map(grammar.call_block, calls))
+    assert history.remembered_reply(reply, "action_only") == kept
+
+
 @pytest.mark.parametrize("mode", history.MODES)
 def test_a_malformed_reply_is_remembered_whole(mode):
     assert history.remembered_reply("no border", mode) == "no border"
