@@ -26,6 +26,6 @@ async def test_a_file_is_asked_for_and_the_tab_goes_on(surf, kind):
     start = time.monotonic()
     state, text = await surf.click(100, 20)
     assert "file upload is not available" in text and text.count("file upload") == 1
-    assert state == "effect" if "focus is on" in text else "no_effect"
+    assert state == ("effect" if "focus is on" in text else "no_effect")
     assert not surf.seen.is_stale and time.monotonic() - start < 2
     assert (await surf.do("wait", seconds=0))[0] == "no_effect"
