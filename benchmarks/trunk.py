@@ -3,11 +3,12 @@
     python -m benchmarks.trunk
 
 The same trajectories, model, attention and loss, warm, in turns: 500 tokens of system
-and task, then 300 text and 900 image tokens a turn. Prints tokens, seconds and peak
-temporary memory (XLA's own account) by turns T, screenshots K and width, and what the
-formula of `predicted` says. The last line is JSON: `tokens_ratio_t30`,
-`update_ratio_t30`, `update_ratio_t5`, `memory_ratio_t30` (K = 1, the widest model;
-above 1 = the tree is better).
+and task, then 300 text and 900 image tokens a turn. Prints by turns T, screenshots K
+and width: tokens, which `predicted` foretells; seconds, with micro-batches that waste
+least (a tree alone, each turn alone); and peak temporary memory (XLA's own account)
+with one trajectory a micro-batch in either layout, and of the longest turn alone. The
+last line is JSON: `tokens_ratio_t30`, `update_ratio_t30`, `update_ratio_t5`,
+`memory_ratio_t30` (K = 1, the widest model; above 1 = the tree is better).
 """
 
 import functools
@@ -126,11 +127,11 @@ def make_learner(width: int) -> tuple[update.Update, Any]:
             width=width,
             mlp=3 * width,
             layers=2,
-            heads=4,
-            kv_heads=2,
-            head_width=width // 4,
+            heads=2,
+            kv_heads=1,
+            head_width=width // 2,
             rope_theta=1e6,
-            rope_section=(width // 16, width // 32, width // 32),
+            rope_section=(width // 8, width // 16, width // 16),
             norm_eps=1e-6,
         ),
         is_tied=True,
@@ -145,34 +146,25 @@ def make_learner(width: int) -> tuple[update.Update, Any]:
     return made, state.init_state(params, tx, devices)
 
 
-def make_batches(made: list[types.Row]) -> list[types.Batch]:
-    """One line a batch, each of a length that wastes little."""
+def make_batch(made: list[types.Row]) -> types.Batch:
+    """A line for each row, as long as the longest one."""
     shape = collate.Lattice(
-        rows=1,
+        rows=len(made),
         lengths=tuple(range(1024, 131_072, 1024)),
-        loss_tokens=sum(np.count_nonzero(row.loss_weight) for row in made),
-        images=tuple(range(1, 1 + max(len(set(row.images)) for row in made))),
+        loss_tokens=max(np.count_nonzero(row.loss_weight) for row in made),
+        images=(len({png for row in made for png in row.images}),),
         patches=(IMAGE * SPEC.merge**2,),
     )
-    return [
-        collate.collate(part, shape, SPEC, image_id=PAD, table_side=8)
-        for part in collate.split(made, shape)
-    ]
+    lines = [[row] for row in made]
+    return collate.collate(lines, shape, SPEC, image_id=PAD, table_side=8)
 
 
-def peak_mb(learner: update.Update, params: Any, batches: list[types.Batch]) -> float:
-    """The largest temporary memory of the batches' programs."""
+def peak_mb(learner: update.Update, params: Any, batch: types.Batch) -> float:
+    """Temporary memory of the batch's program."""
     with jax.set_mesh(learner.mesh):
         sums = learner.start(params)
-        shapes = {batch.ids_BL.shape: batch for batch in batches}
-        return max(
-            learner.accumulate.lower(params, sums, learner.place(batch))
-            .compile()
-            .memory_analysis()
-            .temp_size_in_bytes
-            / 2**20
-            for batch in shapes.values()
-        )
+        program = learner.accumulate.lower(params, sums, learner.place(batch)).compile()
+    return program.memory_analysis().temp_size_in_bytes / 2**20
 
 
 def measure(turns: int, newest: int, width: int) -> dict[str, float]:
@@ -183,13 +175,14 @@ def measure(turns: int, newest: int, width: int) -> dict[str, float]:
     for layout, make in (("turn", rows.turn_rows), ("tree", rows.tree_rows)):
         made = make(trajectory, "t")
         made = rows.weigh(made, "turn_mean", rows.turn_counts(made), 0.0)
-        batches = make_batches(made)
         told[layout] = {
             "tokens": sum(len(row.ids) for row in made),
-            "batches": batches,
-            "mb": peak_mb(learner, start.params, batches),
+            "batches": [make_batch([row]) for row in made],
+            "mb": peak_mb(learner, start.params, make_batch(made)),
             "seconds": [],
         }
+    longest = told["turn"]["batches"][-1]
+    alone_mb = peak_mb(learner, start.params, longest)
     for number in range(_REPEATS.value + 1):
         for each in told.values():
             copy = jax.tree.map(lambda leaf: leaf.copy(), start)  # it is donated
@@ -206,7 +199,7 @@ def measure(turns: int, newest: int, width: int) -> dict[str, float]:
         f"{turns:3} {newest:2} {width:6}"
         f" {turn['tokens']:8} {tree['tokens']:8} {ratio['tokens']:6.2f}"
         f" {turn['s']:8.2f} {tree['s']:8.2f} {ratio['s']:6.2f}"
-        f" {turn['mb']:7.0f} {tree['mb']:7.0f} {ratio['mb']:6.2f}",
+        f" {turn['mb']:7.0f} {tree['mb']:7.0f} {ratio['mb']:6.2f} {alone_mb:7.0f}",
         flush=True,
     )
     return ratio
@@ -217,6 +210,7 @@ def main(_: list[str]) -> None:
     print(
         f"{'T':>3} {'K':>2} {'width':>6} {'tokens, turns, tree, ratio':>24}"
         f" {'seconds, turns, tree, ratio':>24} {'MB, turns, tree, ratio':>22}"
+        f" {'a turn':>7}"
     )
     turns, newest, widths = (
         [int(x) for x in flag.value] for flag in (_TURNS, _NEWEST, _WIDTHS)
