@@ -53,7 +53,7 @@ def test_eight_devices_equal_torch(
         value = jnp.concatenate([value] * 4, axis=-2)
         return jax.device_put(value, mesh.named(axes, value.shape, eight))
 
-    tokens = {name: place(value) for name, value in example.tokens().items()}
+    tokens = jax.tree.map(place, example.tokens())
     images = jax.device_put(
         example.images(loaded.sizes), NamedSharding(eight, PartitionSpec())
     )
