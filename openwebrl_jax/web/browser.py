@@ -12,13 +12,14 @@ import pathlib
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from absl import logging
 from playwright import async_api
 
 from openwebrl_jax.core.causes import Cause, Failure
+from openwebrl_jax.web import proxy as proxies
 
 Error = async_api.Error  # what Playwright raises, for the rest of the room
 
@@ -36,6 +37,10 @@ _SWITCHES = (
     "--force-color-profile=srgb",  # these three: equal pages give equal pixels
     "--font-render-hinting=none",
     "--disable-partial-raster",
+    # Nothing goes round the proxy, which carries TCP alone.
+    "--disable-quic",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    f"--host-resolver-rules={proxies.RULES}",
 )
 
 
@@ -60,30 +65,23 @@ def find_chromium(path: str) -> str:
     )
 
 
-def host_rules(hosts: Mapping[str, int]) -> str:
-    """Chromium's resolver rules: each local site's fixed name -> its loopback port.
-
-    Example: {"miniwob.test": 8123} -> "MAP miniwob.test 127.0.0.1:8123".
-    """
-    return ",".join(f"MAP {host} 127.0.0.1:{port}" for host, port in hosts.items())
-
-
 class Browser:
     """One Chromium and its driver; `pid` leads a process group of its own."""
 
-    def __init__(self, driver, chromium, session, pid: int, home: str, config):
+    def __init__(self, driver, chromium, session, pid: int, home: str, config, proxy):
         self._driver = driver
         self._chromium = chromium
         self._session = session  # of the browser itself
         self._home = home
         self._config = config
+        self.proxy = proxy
         self.pid = pid
         self._born = _stat(pid)["born"]
         self.episodes = 0
         self.contexts = 0
 
     @classmethod
-    async def launch(cls, config, hosts: Mapping[str, int]) -> "Browser":
+    async def launch(cls, config, proxy: proxies.Proxy) -> "Browser":
         """Starts one; a Chromium that does not start is Failure(BROWSER_CRASH)."""
         path = find_chromium(config.chromium)
         home = tempfile.mkdtemp(prefix="openwebrl_browser_")
@@ -92,7 +90,7 @@ class Browser:
             async with asyncio.timeout(LAUNCH_TIMEOUT_S):
                 chromium = await driver.chromium.launch(
                     executable_path=path,
-                    args=[*_SWITCHES, f"--host-resolver-rules={host_rules(hosts)}"],
+                    args=_SWITCHES,
                     chromium_sandbox=os.geteuid() != 0,
                     env={"PATH": os.defpath, "HOME": home, "LANG": "C.UTF-8"},
                     handle_sigint=False,
@@ -106,15 +104,18 @@ class Browser:
             shutil.rmtree(home, ignore_errors=True)
             detail = f"{path} did not start: {error}"
             raise Failure(Cause.BROWSER_CRASH, detail) from error
-        return cls(driver, chromium, session, pid, home, config)
+        return cls(driver, chromium, session, pid, home, config, proxy)
 
     def is_alive(self) -> bool:
         """True iff the very process that was started still runs."""
         stat = _stat(self.pid)
         return bool(stat) and stat["state"] not in "ZX" and stat["born"] == self._born
 
-    async def new_context(self) -> Any:
-        """A fresh Playwright context: own cookies, storage and cache."""
+    async def new_context(self, sites: Collection[str]) -> Any:
+        """A fresh Playwright context: own cookies, storage and cache.
+
+        `sites` are the local sites that it may open beside the open web.
+        """
         size = {"width": self._config.width_px, "height": self._config.height_px}
         making = self._chromium.new_context(
             viewport=size,
@@ -124,6 +125,7 @@ class Browser:
             timezone_id="UTC",
             accept_downloads=False,
             service_workers="block",
+            proxy={"server": await self.proxy.door(sites)},
         )
         limit_s = self._config.close_timeout_s
         try:
@@ -182,6 +184,7 @@ class Pool:
     def __init__(self, config, hosts: Mapping[str, int]):
         self.config = config
         self.hosts = dict(hosts)
+        self._proxy = proxies.Proxy(hosts, config.navigate_timeout_s / 2)
         self._current: Browser | None = None
         self._starting: asyncio.Future[Browser] | None = None
         self._retired: list[Browser] = []
@@ -218,6 +221,7 @@ class Pool:
                 self._retired.append(self._current)
             for browser in self._retired:
                 await browser.close()
+            await self._proxy.close()
             self._current = None
             self._retired = []
 
@@ -225,7 +229,7 @@ class Pool:
         # An episode that is cancelled meanwhile leaves the start to the next one: a
         # Chromium of which nobody knows would never be closed.
         if self._starting is None:
-            launch = Browser.launch(self.config, self.hosts)
+            launch = Browser.launch(self.config, self._proxy)
             self._starting = asyncio.ensure_future(launch)
         try:
             return await asyncio.shield(self._starting)

@@ -51,6 +51,7 @@ class BrowserEnv:
         self._tabs: Tabs | None = None
         self._place = plans.Place(config=pool.config, sites=(), hosts=())
         self._is_shared = False  # the context serves more than one episode
+        self._sites: set[str] = set()  # local sites that the context may open
         self._task: Task | None = None
         self._start_url = ""  # where the task's page is after its redirects
         self._last_good: Observation | None = None
@@ -149,11 +150,12 @@ class BrowserEnv:
         """Has a context of this Chromium, fresh unless both episodes can share it."""
         is_usable = self._tabs is not None and self._tabs.chromium is chromium
         is_shared = self._is_shared and task.is_resettable and not self._is_cut
-        if not (is_usable and is_shared):
+        if not (is_usable and is_shared and set(task.sites) == self._sites):
             await self._leave()
-            context = await chromium.new_context()
+            context = await chromium.new_context(task.sites)
             self._tabs = Tabs(context, chromium, self._config)
             self._is_shared = task.is_resettable
+            self._sites = set(task.sites)
 
     async def _leave(self) -> None:
         tabs, self._tabs = self._tabs, None
