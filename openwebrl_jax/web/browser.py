@@ -20,6 +20,7 @@ from playwright import async_api
 
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.web import proxy as proxies
+from openwebrl_jax.web.tape import Tape
 
 Error = async_api.Error  # what Playwright raises, for the rest of the room
 
@@ -39,7 +40,8 @@ _SWITCHES = (
     "--disable-partial-raster",
     # Nothing goes round the proxy, which carries TCP alone.
     "--disable-quic",
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its older name
     f"--host-resolver-rules={proxies.RULES}",
 )
 
@@ -111,10 +113,11 @@ class Browser:
         stat = _stat(self.pid)
         return bool(stat) and stat["state"] not in "ZX" and stat["born"] == self._born
 
-    async def new_context(self, sites: Collection[str]) -> Any:
+    async def new_context(self, sites: Collection[str], tape: Tape) -> Any:
         """A fresh Playwright context: own cookies, storage and cache.
 
-        `sites` are the local sites that it may open beside the open web.
+        `sites` are the local sites that it may open beside the open web; a tape that
+        is replayed takes the place of both.
         """
         size = {"width": self._config.width_px, "height": self._config.height_px}
         making = self._chromium.new_context(
@@ -125,12 +128,14 @@ class Browser:
             timezone_id="UTC",
             accept_downloads=False,
             service_workers="block",
-            proxy={"server": await self.proxy.door(sites)},
+            proxy={"server": await self.proxy.door(None if tape.is_replay else sites)},
+            **tape.options(),
         )
         limit_s = self._config.close_timeout_s
         try:
             context = await asyncio.wait_for(making, limit_s)
             await asyncio.wait_for(context.add_init_script(PROBE), limit_s)
+            await asyncio.wait_for(tape.attach(context), limit_s)
         except (Error, TimeoutError) as error:
             self.kill()
             detail = f"no context could be opened: {error}"

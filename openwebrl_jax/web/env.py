@@ -16,6 +16,7 @@ from openwebrl_jax.web import browser, execute, feedback, guard, observe, plans,
 from openwebrl_jax.web import page as pages
 from openwebrl_jax.web.page import Page, Trouble
 from openwebrl_jax.web.tabs import Tabs
+from openwebrl_jax.web.tape import Tape
 
 _REOPENINGS = 3  # in an episode; after them the tab stays empty
 
@@ -49,6 +50,7 @@ class BrowserEnv:
         self._pool = pool
         self._config = pool.config
         self._tabs: Tabs | None = None
+        self._tape: Tape | None = None
         self._place = plans.Place(config=pool.config, sites=(), hosts=())
         self._is_shared = False  # the context serves more than one episode
         self._sites: set[str] = set()  # local sites that the context may open
@@ -105,7 +107,7 @@ class BrowserEnv:
             feedback=tuple(told),
             cause=self._cause,
             answer=self._answer,
-            facts=self._facts,
+            facts=self._facts | (self._tape.facts() if self._tape else {}),
             asked_s=asked_s,
         )
 
@@ -152,15 +154,18 @@ class BrowserEnv:
         is_shared = self._is_shared and task.is_resettable and not self._is_cut
         if not (is_usable and is_shared and set(task.sites) == self._sites):
             await self._leave()
-            context = await chromium.new_context(task.sites)
+            self._tape = Tape(self._config, task.start_url)
+            context = await chromium.new_context(task.sites, self._tape)
             self._tabs = Tabs(context, chromium, self._config)
-            self._is_shared = task.is_resettable
+            self._is_shared = task.is_resettable and not self._config.tape
             self._sites = set(task.sites)
 
     async def _leave(self) -> None:
         tabs, self._tabs = self._tabs, None
         if tabs is not None:
             await tabs.close()
+            if self._tape is not None:
+                await self._tape.keep()
             await self._pool.release(tabs.chromium)
 
     async def _open(self, task: Task) -> dict:

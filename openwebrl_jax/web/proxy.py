@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from openwebrl_jax.web import guard
 
+Sites = frozenset[str] | None  # that may be reached; None = nothing may
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Resolve = Callable[[str], Sequence[str]]  # name -> addresses; may block
 Dial = Callable[[str, int], Awaitable[Streams]]
@@ -26,12 +27,14 @@ Dial = Callable[[str, int], Awaitable[Streams]]
 NAME = "guard.invalid"
 RULES = f"MAP {NAME} 127.0.0.1,MAP * ~NOTFOUND"
 
-# What a host failed with, in Chromium's words, which itself only hears "unreachable".
-UNREACHABLE = "ERR_ADDRESS_UNREACHABLE"
+# Chromium itself only says that there is no way to a host; why, in its own words.
+NO_WAY = "ERR_SOCKS_CONNECTION_FAILED"
 PRIVATE = "ERR_ADDRESS_IS_PRIVATE"
 _UNSAFE_PORT = "ERR_UNSAFE_PORT"
+_OFFLINE = "ERR_INTERNET_DISCONNECTED"
 _NO_NAME = "ERR_NAME_NOT_RESOLVED"
 _NO_RESOLVER = "ERR_DNS_TIMED_OUT"
+_NO_ROUTE = "ERR_ADDRESS_UNREACHABLE"
 _REFUSED = "ERR_CONNECTION_REFUSED"
 _TIMED_OUT = "ERR_CONNECTION_TIMED_OUT"
 
@@ -73,18 +76,19 @@ class Proxy:
         self._limit_s = limit_s
         self._resolve = resolve
         self._dial = dial
-        self._doors: dict[frozenset[str], asyncio.Server] = {}
+        self._doors: dict[Sites, asyncio.Server] = {}
         self._failures: dict[str, str] = {}  # host -> why, the oldest first
         self._tunnels: set[asyncio.Task] = set()
         self._threads = concurrent.futures.ThreadPoolExecutor(_RESOLVERS, "resolve")
         self._lock = asyncio.Lock()
 
-    async def door(self, sites: Collection[str]) -> str:
+    async def door(self, sites: Collection[str] | None) -> str:
         """Where a context connects that may reach these local sites and the open web.
 
         The others' sites are closed to it: each set of sites has a port of its own.
+        None = nothing at all may be reached.
         """
-        wanted = frozenset(sites)
+        wanted = None if sites is None else frozenset(sites)
         async with self._lock:
             if wanted not in self._doors:
                 self._doors[wanted] = await asyncio.start_server(
@@ -99,7 +103,7 @@ class Proxy:
     def explain(self, code: str, url: str) -> str:
         """Why a request failed, by Chromium's code for it and the URL."""
         host = (urllib.parse.urlsplit(url).hostname or "").rstrip(".")
-        return self._failures.get(host, code) if code == UNREACHABLE else code
+        return self._failures.get(host, code) if code == NO_WAY else code
 
     async def close(self) -> None:
         """Ends every connection and gives the ports back."""
@@ -113,7 +117,7 @@ class Proxy:
 
     async def _enter(
         self,
-        sites: frozenset[str],
+        sites: Sites,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -127,7 +131,7 @@ class Proxy:
 
     async def _serve(
         self,
-        sites: frozenset[str],
+        sites: Sites,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -145,8 +149,10 @@ class Proxy:
             await _answer(writer, 0)
             await _relay((reader, writer), there)
 
-    async def _reach(self, sites: frozenset[str], host: str, port: int) -> Streams:
+    async def _reach(self, sites: Sites, host: str, port: int) -> Streams:
         """A connection to the host, or Refused."""
+        if sites is None:
+            raise Refused(_OFFLINE)
         if host in sites:
             return await self._connect(["127.0.0.1"], self._hosts[host])
         if host in self._hosts or guard.is_private(host):
@@ -170,7 +176,7 @@ class Proxy:
 
     async def _connect(self, addresses: Sequence[str], port: int) -> Streams:
         """To the first address that answers; each has its share of the time."""
-        code = UNREACHABLE
+        code = _NO_ROUTE
         for address in addresses:
             try:
                 limit_s = self._limit_s / len(addresses)
