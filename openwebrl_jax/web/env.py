@@ -34,6 +34,9 @@ _NET_CAUSES = {
     "ERR_ADDRESS_": Cause.REFUSED,
     "ERR_EMPTY_RESPONSE": Cause.REFUSED,
     "ERR_UNSAFE_PORT": Cause.REFUSED,
+    "ERR_INTERNET_": Cause.NETWORK_DOWN,
+    "ERR_NETWORK_": Cause.NETWORK_DOWN,
+    "ERR_PROXY_": Cause.NETWORK_DOWN,
 }
 _HTTP_CAUSES = {401: Cause.LOGIN_REQUIRED, 403: Cause.BLOCKED, 429: Cause.BLOCKED}
 
@@ -240,6 +243,9 @@ class BrowserEnv:
         except Trouble as trouble:
             trouble.asked_s += deed.asked_s
             raise
+        if code := self._active.dead_end:
+            problem = f"the address cannot be opened ({code})"
+            deed = dataclasses.replace(deed, problem=problem)
         if deed.is_final:
             self._cause = self._cause or Cause.DONE
             self._answer = deed.answer

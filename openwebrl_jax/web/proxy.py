@@ -135,7 +135,8 @@ class Proxy:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        host, port = await _read_request(reader, writer)
+        async with asyncio.timeout(self._limit_s):
+            host, port = await _read_request(reader, writer)
         try:
             there = await self._reach(sites, host, port)
         except Refused as refused:
@@ -168,11 +169,14 @@ class Proxy:
         loop = asyncio.get_running_loop()
         looking = loop.run_in_executor(self._threads, self._resolve, host)
         try:
-            return await asyncio.wait_for(looking, self._limit_s)
+            found = await asyncio.wait_for(looking, self._limit_s)
         except TimeoutError:
             raise Refused(_NO_RESOLVER) from None
         except (OSError, UnicodeError):
-            raise Refused(_NO_NAME) from None
+            found = []
+        if not found:
+            raise Refused(_NO_NAME)
+        return found
 
     async def _connect(self, addresses: Sequence[str], port: int) -> Streams:
         """To the first address that answers; each has its share of the time."""
