@@ -43,6 +43,8 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.web.settle_quiet_s = 0.15  # quiet for so long = settled
     config.web.wait_cap_s = 10.0  # longest that the tool `wait` is obeyed
     config.web.recycle_episodes = 2000  # a Chromium is replaced after so many
+    config.web.tape = ""  # "" | record | replay: sites as HAR files, see web/tape.py
+    config.web.tape_folder = ""  # where they are
     config.web.feedback = True  # False = the ablation without feedback lines
 
     config.agent = ConfigDict()
@@ -59,6 +61,7 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.rollout.task_timeout_s = 600.0
     config.rollout.lease_timeout_s = 900.0
     config.rollout.retries = 2  # of a void slot, on a fresh browser
+    config.rollout.canary_url = ""  # tried before a site is blamed; "" = none is
 
     config.sample = ConfigDict()
     config.sample.temperature = 0.8

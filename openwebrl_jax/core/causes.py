@@ -44,6 +44,7 @@ class Cause(enum.StrEnum):
     SAMPLER_UNAVAILABLE = "sampler_unavailable"
     SAMPLER_PROTOCOL = "sampler_protocol"
     ENV_TIMEOUT = "env_timeout"
+    NETWORK_DOWN = "network_down"  # neither the site nor another one could be opened
 
     JUDGE_UNAVAILABLE = "judge_unavailable"
     JUDGE_UNPARSEABLE = "judge_unparseable"
@@ -96,6 +97,7 @@ _OWNERS = {
             Cause.SAMPLER_UNAVAILABLE,
             Cause.SAMPLER_PROTOCOL,
             Cause.ENV_TIMEOUT,
+            Cause.NETWORK_DOWN,
         ),
         Owner.INFRA,
     ),

@@ -41,6 +41,7 @@ def check_config(
         *faults.of_stage(config),
         *faults.of_sft(config),
         *faults.of_tasks(config),
+        *faults.of_web(config),
         *faults.of_judge(config),
         *faults.of_mesh(config, devices),
     ]

@@ -124,6 +124,20 @@ def of_tasks(config: Any) -> Iterator[str]:
         )
 
 
+def of_web(config: Any) -> Iterator[str]:
+    """Where a tape lies, and a canary that can be opened."""
+    web, canary = config.web, config.rollout.canary_url
+    if web.tape and not web.tape_folder:
+        yield f"config.web.tape_folder=''; wanted a folder to {web.tape}"
+    if canary and not canary.startswith(("http://", "https://")):
+        yield f"config.rollout.canary_url={canary!r}; wanted http(s)://..."
+    if canary and web.tape == "replay":
+        yield (
+            f"config.rollout.canary_url={canary!r}; wanted '', for no network is "
+            "looked at when web.tape='replay'"
+        )
+
+
 def of_judge(config: Any) -> Iterator[str]:
     """The judge's address and the name of its key."""
     judge = config.reward.judge

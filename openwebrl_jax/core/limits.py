@@ -10,6 +10,7 @@ CHOICES = {
     "stage": ("grpo", "sft"),
     "model.dtype": ("bfloat16", "float32"),
     "tasks.suite": ("file", "miniwob", "fake"),
+    "web.tape": ("", "record", "replay"),
     "agent.prompt": ("full", "short"),
     "agent.history": ("full", "hide_thinking", "action_only"),
     "algo.loss": ("mm_grpo", "mt_sft"),
@@ -101,12 +102,14 @@ FREE = (
     "reward.judge.api_key_env",
     "reward.judge.base_url",
     "reward.judge.concurrency",
+    "rollout.canary_url",
     "rollout.contexts",
     "rollout.workers",
     "sample.slots",
     "sft.steps",
     "web.chromium",
     "web.recycle_episodes",
+    "web.tape_folder",
 )
 
 

@@ -96,6 +96,17 @@ class Iteration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A site that failed of late; no group is opened on it before `until_s`.
+
+    Example: Host(failures={"17/2": 1.7e9}), slot 2 of group 17 could not open it.
+    """
+
+    failures: Mapping[str, float] = dataclasses.field(default_factory=dict)  # at, in s
+    until_s: float = 0.0  # wall clock; 0 = it is not at rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """All that the ledger knows. Made by `ledger.new_state` and `apply` alone."""
 
@@ -113,11 +124,17 @@ class State:
     acknowledged: int = 0
     tally: Mapping[str, int] = dataclasses.field(default_factory=dict)  # never sinks
     dry: Mapping[str, int] = dataclasses.field(default_factory=dict)  # since one kept
+    hosts: Mapping[str, Host] = dataclasses.field(default_factory=dict)  # that failed
 
     @property
     def opened(self) -> int:
         """Groups ever opened, and the next one's ordinal."""
         return self.tally.get("opened", 0)
+
+    @property
+    def drawn(self) -> int:
+        """Tasks ever drawn, and the next one's number at their source."""
+        return self.opened + self.tally.get("passed_over", 0)
 
 
 def groups(state: State, ordinals: Iterable[int]) -> tuple[types.Group, ...]:
@@ -154,6 +171,8 @@ def counts(state: State) -> dict[str, dict[str, int]]:
         "other": {
             "duplicates": tally.get("duplicates", 0),
             "untrained": tally.get("untrained", 0),
+            "passed_over": tally.get("passed_over", 0),
+            "hosts_at_rest": sum(host.until_s > 0 for host in state.hosts.values()),
         },
     }
 
@@ -178,6 +197,10 @@ def restore(data: bytes) -> State:
     value = json.loads(data)
     found = (records.from_json(Entry, entry) for entry in value["groups"])
     value["groups"] = {entry.ordinal: entry for entry in found}
+    hosts = value.get("hosts", {})
+    value["hosts"] = {
+        name: records.from_json(Host, host) for name, host in hosts.items()
+    }
     return records.from_json(State, value)
 
 

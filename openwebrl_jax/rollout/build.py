@@ -14,7 +14,7 @@ from typing import Any
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Owner
 from openwebrl_jax.rewards import combine
-from openwebrl_jax.rollout import episode, oracle
+from openwebrl_jax.rollout import canary, episode, oracle
 from openwebrl_jax.tasks import sites, source
 from openwebrl_jax.web import browser, env, fake
 
@@ -160,7 +160,7 @@ class Runner:
             sampler, rule = self._sampler, self._rule
         else:
             raise RuntimeError("no sampler is connected; Runner.connect comes first")
-        return await episode.run_episode(
+        trajectory = await episode.run_episode(
             task,
             env=place,
             sampler=sampler,
@@ -170,6 +170,7 @@ class Runner:
             rule=rule,
             is_greedy=is_greedy,
         )
+        return await canary.confirm(trajectory, place, self._config.rollout)
 
 
 def _leaves_sound(cause: Cause) -> bool:

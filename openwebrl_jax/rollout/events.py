@@ -13,6 +13,7 @@ from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.rollout import records
 from openwebrl_jax.rollout.books import (
     Entry,
+    Host,
     Iteration,
     Place,
     Stage,
@@ -21,6 +22,11 @@ from openwebrl_jax.rollout.books import (
 )
 
 Event = dict[str, Any]
+
+# A host that so many episodes could not open within the window is left alone.
+FAILURES = 3
+WINDOW_S = 3600.0
+REST_S = 12 * 3600.0
 
 
 def apply(state: State, event: Event) -> State:
@@ -206,6 +212,41 @@ def _restarted(state: State, event: Event) -> State:
     return _count(state, f"void/{Cause.CANCELLED}", freed)
 
 
+def _passed_over(state: State, event: Event) -> State:
+    return _count(state, "passed_over", event["count"])
+
+
+def _site_failed(state: State, event: Event) -> State:
+    """Also the moment at which what is long past is forgotten, of all hosts."""
+    now_s, name = event["at_s"], event["host"]
+    host = state.hosts.get(name, Host())
+    # The first of one episode's failures counts.
+    failures = {event["episode"]: now_s, **host.failures}
+    hosts = {**state.hosts, name: dataclasses.replace(host, failures=failures)}
+    recent = {each: _since(host, now_s - WINDOW_S) for each, host in hosts.items()}
+    if len(recent[name].failures) >= FAILURES:
+        recent[name] = dataclasses.replace(recent[name], until_s=now_s + REST_S)
+    return dataclasses.replace(
+        state,
+        hosts={
+            each: host
+            for each, host in recent.items()
+            if host.failures or host.until_s > now_s
+        },
+    )
+
+
+def _site_answered(state: State, event: Event) -> State:
+    """An episode that began at `begun_s` was shown its page."""
+    others = {each: host for each, host in state.hosts.items() if each != event["host"]}
+    host = _since(state.hosts[event["host"]], event["begun_s"])
+    if host.failures:  # they may be enough for the rest to go on
+        is_short = len(host.failures) < FAILURES
+        host = dataclasses.replace(host, until_s=0.0 if is_short else host.until_s)
+        others[event["host"]] = host
+    return dataclasses.replace(state, hosts=others)
+
+
 _APPLY: dict[str, Callable[[State, Event], State]] = {
     "opened": _opened,
     "leased": _leased,
@@ -221,7 +262,16 @@ _APPLY: dict[str, Callable[[State, Event], State]] = {
     "checkpointed": _checkpointed,
     "rolled_back": _rolled_back,
     "restarted": _restarted,
+    "passed_over": _passed_over,
+    "site_failed": _site_failed,
+    "site_answered": _site_answered,
 }
+
+
+def _since(host: Host, start_s: float) -> Host:
+    """The host with its failures after a moment alone."""
+    failures = {each: at_s for each, at_s in host.failures.items() if at_s > start_s}
+    return dataclasses.replace(host, failures=failures)
 
 
 def _entry(state: State, ordinal: int, stage: Stage) -> Entry:

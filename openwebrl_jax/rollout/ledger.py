@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause
-from openwebrl_jax.rollout import books, closing, events, records
+from openwebrl_jax.rollout import books, closing, cooldown, events, records
 from openwebrl_jax.rollout.books import Entry, Limits, Place, Stage, State, Status
 from openwebrl_jax.rollout.events import Event
 
@@ -69,10 +69,8 @@ def offer(
     state = events.apply_all(state, found)
     free = _leasable(state, now_s)
     if free is None and _admits(state):
-        ordinal = state.opened
-        task = records.to_json(task_at(ordinal))
-        found.append({"kind": "opened", "ordinal": ordinal, "task": task})
-        free = ordinal, 0, Place()
+        found += cooldown.open_group(state, now_s, task_at)
+        free = state.opened, 0, Place()
     if free is not None:
         deadline_s = now_s + state.limits.lease_timeout_s
         found.append(_lease(*free, worker=worker, deadline_s=deadline_s))
@@ -109,7 +107,12 @@ def worker_lost(state: State, worker: str) -> list[Event]:
 
 
 def finish(
-    state: State, ordinal: int, slot: int, attempt: int, record: types.Slot
+    state: State,
+    now_s: float,
+    ordinal: int,
+    slot: int,
+    attempt: int,
+    record: types.Slot,
 ) -> list[Event]:
     """Enters a result; its trajectory must be durable by now.
 
@@ -122,15 +125,16 @@ def finish(
     place = entry.places[slot] if entry and entry.stage is Stage.OPEN else None
     if place is None or place.status.is_final or attempt > place.attempt:
         return [closing.event("duplicate", ordinal, slot, attempt)]
+    found = cooldown.watch(state, now_s, ordinal, slot, record)
     if not record.reward.is_valid:
         if not place.worker or attempt != place.attempt:
             return [closing.event("duplicate", ordinal, slot, attempt)]
-        spoilt = closing.spoil(state.limits, ordinal, slot, place, record)
-        return closing.then_close(state, [spoilt])
-    scored = closing.event("scored", ordinal, slot, attempt)
-    found = [scored | {"record": records.to_json(record)}]
+        found.append(closing.spoil(state.limits, ordinal, slot, place, record))
+        return closing.then_close(state, found)
     if place.status is Status.FREE:  # given up too early: leased in hindsight
-        found.insert(0, _lease(ordinal, slot, place, worker="late", deadline_s=0.0))
+        found.append(_lease(ordinal, slot, place, worker="late", deadline_s=0.0))
+    scored = closing.event("scored", ordinal, slot, attempt)
+    found.append(scored | {"record": records.to_json(record)})
     return closing.then_close(state, found)
 
 

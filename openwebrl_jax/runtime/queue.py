@@ -81,7 +81,9 @@ class Queue:
     ) -> None:
         """Enters a result; its trajectory must be durable by now."""
         self._news.append(record)
-        self._write(ledger.finish(self._state, ordinal, slot, attempt, record))
+        now_s = time.time()
+        found = ledger.finish(self._state, now_s, ordinal, slot, attempt, record)
+        self._write(found)
 
     async def take(self, count: int) -> tuple[types.Group, ...]:
         """The `count` oldest kept groups, waiting; may raise StarvationError."""

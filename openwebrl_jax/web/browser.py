@@ -12,13 +12,15 @@ import pathlib
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from absl import logging
 from playwright import async_api
 
 from openwebrl_jax.core.causes import Cause, Failure
+from openwebrl_jax.web import proxy as proxies
+from openwebrl_jax.web.tape import Tape
 
 Error = async_api.Error  # what Playwright raises, for the rest of the room
 
@@ -40,6 +42,11 @@ _SWITCHES = (
     "--force-color-profile=srgb",  # these three: equal pages give equal pixels
     "--font-render-hinting=none",
     "--disable-partial-raster",
+    # Nothing goes round the proxy, which carries TCP alone.
+    "--disable-quic",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its older name
+    f"--host-resolver-rules={proxies.RULES}",
 )
 
 
@@ -64,30 +71,23 @@ def find_chromium(path: str) -> str:
     )
 
 
-def host_rules(hosts: Mapping[str, int]) -> str:
-    """Chromium's resolver rules: each local site's fixed name -> its loopback port.
-
-    Example: {"miniwob.test": 8123} -> "MAP miniwob.test 127.0.0.1:8123".
-    """
-    return ",".join(f"MAP {host} 127.0.0.1:{port}" for host, port in hosts.items())
-
-
 class Browser:
     """One Chromium and its driver; `pid` leads a process group of its own."""
 
-    def __init__(self, driver, chromium, session, pid: int, home: str, config):
+    def __init__(self, driver, chromium, session, pid: int, home: str, config, proxy):
         self._driver = driver
         self._chromium = chromium
         self._session = session  # of the browser itself
         self._home = home
         self._config = config
+        self.proxy = proxy
         self.pid = pid
         self._born = _stat(pid)["born"]
         self.episodes = 0
         self.contexts = 0
 
     @classmethod
-    async def launch(cls, config, hosts: Mapping[str, int]) -> "Browser":
+    async def launch(cls, config, proxy: proxies.Proxy) -> "Browser":
         """Starts one; a Chromium that does not start is Failure(BROWSER_CRASH)."""
         path = find_chromium(config.chromium)
         home = tempfile.mkdtemp(prefix="openwebrl_browser_")
@@ -96,7 +96,7 @@ class Browser:
             async with asyncio.timeout(LAUNCH_TIMEOUT_S):
                 chromium = await driver.chromium.launch(
                     executable_path=path,
-                    args=[*_SWITCHES, f"--host-resolver-rules={host_rules(hosts)}"],
+                    args=_SWITCHES,
                     chromium_sandbox=os.geteuid() != 0,
                     env={"PATH": os.defpath, "HOME": home, "LANG": "C.UTF-8"},
                     handle_sigint=False,
@@ -110,15 +110,19 @@ class Browser:
             shutil.rmtree(home, ignore_errors=True)
             detail = f"{path} did not start: {error}"
             raise Failure(Cause.BROWSER_CRASH, detail) from error
-        return cls(driver, chromium, session, pid, home, config)
+        return cls(driver, chromium, session, pid, home, config, proxy)
 
     def is_alive(self) -> bool:
         """True iff the very process that was started still runs."""
         stat = _stat(self.pid)
         return bool(stat) and stat["state"] not in "ZX" and stat["born"] == self._born
 
-    async def new_context(self) -> Any:
-        """A fresh Playwright context: own cookies, storage and cache."""
+    async def new_context(self, sites: Collection[str], tape: Tape) -> Any:
+        """A fresh Playwright context: own cookies, storage and cache.
+
+        `sites` are the local sites that it may open beside the open web; a tape that
+        is replayed takes the place of both.
+        """
         size = {"width": self._config.width_px, "height": self._config.height_px}
         making = self._chromium.new_context(
             viewport=size,
@@ -128,11 +132,14 @@ class Browser:
             timezone_id="UTC",
             accept_downloads=False,
             service_workers="block",
+            proxy={"server": await self.proxy.door(None if tape.is_replay else sites)},
+            **tape.options(),
         )
         limit_s = self._config.close_timeout_s
         try:
             context = await asyncio.wait_for(making, limit_s)
             await asyncio.wait_for(context.add_init_script(PROBE), limit_s)
+            await asyncio.wait_for(tape.attach(context), limit_s)
         except (Error, TimeoutError) as error:
             self.kill()
             detail = f"no context could be opened: {error}"
@@ -186,6 +193,7 @@ class Pool:
     def __init__(self, config, hosts: Mapping[str, int]):
         self.config = config
         self.hosts = dict(hosts)
+        self._proxy = proxies.Proxy(hosts, config.navigate_timeout_s / 2)
         self._current: Browser | None = None
         self._starting: asyncio.Future[Browser] | None = None
         self._retired: list[Browser] = []
@@ -222,6 +230,7 @@ class Pool:
                 self._retired.append(self._current)
             for browser in self._retired:
                 await browser.close()
+            await self._proxy.close()
             self._current = None
             self._retired = []
 
@@ -229,7 +238,7 @@ class Pool:
         # An episode that is cancelled meanwhile leaves the start to the next one: a
         # Chromium of which nobody knows would never be closed.
         if self._starting is None:
-            launch = Browser.launch(self.config, self.hosts)
+            launch = Browser.launch(self.config, self._proxy)
             self._starting = asyncio.ensure_future(launch)
         try:
             return await asyncio.shield(self._starting)

@@ -25,6 +25,7 @@ from openwebrl_jax.web import (
 from openwebrl_jax.web import page as pages
 from openwebrl_jax.web.page import Page, Trouble
 from openwebrl_jax.web.tabs import Tabs
+from openwebrl_jax.web.tape import Tape
 
 _REOPENINGS = 3  # in an episode; after them the tab stays empty
 
@@ -42,6 +43,9 @@ _NET_CAUSES = {
     "ERR_ADDRESS_": Cause.REFUSED,
     "ERR_EMPTY_RESPONSE": Cause.REFUSED,
     "ERR_UNSAFE_PORT": Cause.REFUSED,
+    "ERR_INTERNET_": Cause.NETWORK_DOWN,
+    "ERR_NETWORK_": Cause.NETWORK_DOWN,
+    "ERR_PROXY_": Cause.NETWORK_DOWN,
 }
 _HTTP_CAUSES = {401: Cause.LOGIN_REQUIRED, 403: Cause.BLOCKED, 429: Cause.BLOCKED}
 
@@ -58,8 +62,10 @@ class BrowserEnv:
         self._pool = pool
         self._config = pool.config
         self._tabs: Tabs | None = None
+        self._tape: Tape | None = None
         self._place = plans.Place(config=pool.config, sites=(), hosts=())
         self._is_shared = False  # the context serves more than one episode
+        self._sites: set[str] = set()  # local sites that the context may open
         self._task: Task | None = None
         self._start_url = ""  # where the task's page is after its redirects
         self._last_good: Observation | None = None
@@ -113,7 +119,7 @@ class BrowserEnv:
             feedback=feedback.shown(told, self._config.feedback),
             cause=self._cause,
             answer=self._answer,
-            facts=self._facts,
+            facts=self._facts | (self._tape.facts() if self._tape else {}),
             asked_s=asked_s,
         )
 
@@ -158,16 +164,20 @@ class BrowserEnv:
         """Has a context of this Chromium, fresh unless both episodes can share it."""
         is_usable = self._tabs is not None and self._tabs.chromium is chromium
         is_shared = self._is_shared and task.is_resettable and not self._is_cut
-        if not (is_usable and is_shared):
+        if not (is_usable and is_shared and set(task.sites) == self._sites):
             await self._leave()
-            context = await chromium.new_context()
+            self._tape = Tape(self._config, task.start_url)
+            context = await chromium.new_context(task.sites, self._tape)
             self._tabs = Tabs(context, chromium, self._config)
-            self._is_shared = task.is_resettable
+            self._is_shared = task.is_resettable and not self._config.tape
+            self._sites = set(task.sites)
 
     async def _leave(self) -> None:
         tabs, self._tabs = self._tabs, None
         if tabs is not None:
             await tabs.close()
+            if self._tape is not None:
+                await self._tape.keep()
             await self._pool.release(tabs.chromium)
 
     async def _open(self, task: Task) -> dict:
@@ -243,6 +253,9 @@ class BrowserEnv:
         except Trouble as trouble:
             trouble.asked_s += deed.asked_s
             raise
+        if code := self._active.dead_end:
+            problem = f"the address cannot be opened ({code})"
+            deed = dataclasses.replace(deed, problem=problem)
         if deed.is_final:
             self._cause = self._cause or Cause.DONE
             self._answer = deed.answer

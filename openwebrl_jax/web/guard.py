@@ -1,9 +1,8 @@
-"""Which URLs the tool goto_url may open: http(s), public, or the task's own sites.
+"""Which URLs the tool goto_url may open, and which addresses the browser may reach.
 
-A name is judged as it is written: what it resolves to, redirects, subresources and
-the clicks that navigate are not seen here. Those need the forward proxy that resolves
-a name, checks the address and connects to that very address; until it is there, live
-runs belong behind a firewall that keeps private addresses out.
+`check` judges a URL as it is written, before it is opened: http(s), public, or one of
+the task's own sites. What names resolve to, redirects, subresources and the clicks
+that navigate are judged by `is_public`, at the browser's one way out (`web.proxy`).
 """
 
 import ipaddress
@@ -11,6 +10,14 @@ import re
 import socket
 import urllib.parse
 from collections.abc import Collection
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # the last 32 bits are an IPv4 address
+# Public by their look: protocol assignments (Oracle's metadata), Azure's metadata.
+_SPECIAL = ("192.0.0.0/24", "168.63.129.16/32")
+_SPECIAL_V4 = [ipaddress.IPv4Network(network) for network in _SPECIAL]
 
 
 def check(url: str, sites: Collection[str], hosts: Collection[str]) -> str:
@@ -48,11 +55,29 @@ def is_private(host: str) -> bool:
 
     Example: "localhost", "127.1", "0x7f.1", "10.0.0.8" and "::1" are private.
     """
-    host = host.lower().strip("[]")
+    host = host.lower().strip("[]").rstrip(".")
     if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
         return True
     address = _address(host)
-    return address is not None and (not address.is_global or address.is_multicast)
+    return address is not None and not is_public(address)
+
+
+def is_public(address: Address) -> bool:
+    """True iff the address is on the open internet, whatever form it hides in.
+
+    Example: 8.8.8.8 and 64:ff9b::8.8.8.8 are public; 169.254.169.254, fd00::1,
+    ::ffff:127.0.0.1, 2002:7f00:1:: and 64:ff9b::10.0.0.8 are not.
+    """
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped:
+            return is_public(address.ipv4_mapped)
+        if address in _NAT64:
+            return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+        if address not in _GLOBAL_V6 or address.sixtofour or address.teredo:
+            return False
+    is_special = any(address in network for network in _SPECIAL_V4)
+    is_single = not (address.is_multicast or address.is_reserved)
+    return address.is_global and is_single and not is_special
 
 
 def _scheme(url: str) -> str:
@@ -63,13 +88,11 @@ def _scheme(url: str) -> str:
     return found[1].lower()
 
 
-def _address(host: str):
+def _address(host: str) -> Address | None:
     try:
-        address = ipaddress.ip_address(host)
+        return ipaddress.ip_address(host)
     except ValueError:
         try:  # browsers also take the old forms: 127.1, 0x7f000001, 2130706433
             return ipaddress.ip_address(socket.inet_ntoa(socket.inet_aton(host)))
         except OSError:
             return None
-    mapped = getattr(address, "ipv4_mapped", None)
-    return mapped or address

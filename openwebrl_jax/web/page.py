@@ -54,6 +54,7 @@ class Page:
         self._idle = asyncio.Event()
         self._moved = asyncio.Event()
         self._is_crashed = False
+        self._failed = ("", "")  # code and URL of the action's last lost document
         self._gone = asyncio.get_running_loop().create_future()
         self._listen()
 
@@ -63,6 +64,13 @@ class Page:
         self._idle.set()
         self._moved.clear()
         self.popups = 0
+        self._failed = ("", "")
+
+    @property
+    def dead_end(self) -> str:
+        """Why the action has led to Chromium's error page; "" = it has not."""
+        is_dead = self.url.startswith("chrome-error:") and self._failed[0]
+        return self._chromium.proxy.explain(*self._failed) if is_dead else ""
 
     @property
     def is_open(self) -> bool:
@@ -185,7 +193,8 @@ class Page:
         if "Download is starting" in text:
             return Trouble("download", text)
         if code:
-            return Trouble("net", text, code[1])
+            told = self._chromium.proxy.explain(code[1], self._failed[1])
+            return Trouble("net", text, told)
         if self._gone.done():
             return Trouble("closed", text)
         if any(word in text.lower() for word in _MOVED):
@@ -198,7 +207,7 @@ class Page:
         raw.on("close", self._on_gone)
         raw.on("request", self._on_request)
         raw.on("requestfinished", self._on_answer)
-        raw.on("requestfailed", self._on_answer)
+        raw.on("requestfailed", self._on_failed)
         raw.on("framenavigated", self._on_moved)
         self._session.on("Page.windowOpen", self._on_window)
 
@@ -221,6 +230,12 @@ class Page:
             self._idle.set()
         if request.resource_type == "document":
             self._moved.set()
+
+    def _on_failed(self, request) -> None:
+        if request.resource_type == "document":
+            code = (request.failure or "").removeprefix("net::")
+            self._failed = (code, request.url)  # of a redirect, the last one
+        self._on_answer(request)
 
     def _on_moved(self, frame) -> None:
         if frame.parent_frame is None:

@@ -65,10 +65,15 @@ def offer(state: books.State, worker: str = "w", now_s: float = 0.0):
 
 
 def finish(
-    state: books.State, lease: ledger.Lease, value: float | None, *why: Cause | None
+    state: books.State,
+    lease: ledger.Lease,
+    value: float | None,
+    *why: Cause | None,
+    now_s: float = 0.0,
 ):
     record = result(lease.slot, value, *why)
-    found = ledger.finish(state, lease.ordinal, lease.slot, lease.attempt, record)
+    at = lease.ordinal, lease.slot, lease.attempt
+    found = ledger.finish(state, now_s, *at, record)
     return play(state, found)
 
 

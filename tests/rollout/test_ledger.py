@@ -225,13 +225,14 @@ def test_a_judge_that_never_answers_ends_as_void():
 def test_a_scored_crash_and_a_voided_failure_are_refused():
     # R40, both directions.
     state, lease = moves.offer(ledger.new_state(moves.limits()))
+    at = lease.ordinal, lease.slot, lease.attempt
     for record in (
         moves.result(lease.slot, 1.0, Cause.BROWSER_CRASH),
         moves.result(lease.slot, None, Cause.DONE),
         moves.result(lease.slot + 1, 1.0),
     ):
         with pytest.raises(ValueError):
-            ledger.finish(state, lease.ordinal, lease.slot, lease.attempt, record)
+            ledger.finish(state, 0.0, *at, record)
 
 
 def test_what_is_not_taken_stays():

@@ -24,6 +24,8 @@ OUTCOMES = (
     (None, Cause.CANCELLED),
     (None, Cause.JUDGE_UNAVAILABLE),
     (None, Cause.PROMPT_TOO_LONG),
+    (None, Cause.DNS),
+    (None, Cause.SITE_TIMEOUT),
 )
 
 
@@ -49,7 +51,8 @@ def play(world: World, found: list[events.Event]) -> None:
 
 
 def task_at(ordinal: int) -> types.Task:
-    return types.Task(id=str(ordinal), intent="", start_url="http://x/", max_turns=1)
+    url = f"http://{'www.' * (ordinal % 2)}{ordinal % 3}.test/"
+    return types.Task(id=str(ordinal), intent="", start_url=url, max_turns=1)
 
 
 def record(lease: ledger.Lease, outcome) -> types.Slot:
@@ -63,7 +66,7 @@ def record(lease: ledger.Lease, outcome) -> types.Slot:
         ),
         cause=Cause.DONE if judge else cause,
         versions=(),
-        turns=0,
+        turns=int(cause.is_scored),
     )
 
 
@@ -85,7 +88,7 @@ def finish(world: World, pick: int, outcome=None) -> None:
     slot = record(lease, outcome or OUTCOMES[pick % len(OUTCOMES)])
     given = (lease.ordinal, lease.slot, lease.attempt, slot)
     world.delivered.append(given)
-    play(world, ledger.finish(world.state, *given))
+    play(world, ledger.finish(world.state, world.now_s, *given))
 
 
 def work(world: World, pick: int) -> None:
@@ -98,11 +101,11 @@ def work(world: World, pick: int) -> None:
 def again(world: World, pick: int) -> None:
     if world.delivered:
         given = world.delivered[pick % len(world.delivered)]
-        play(world, ledger.finish(world.state, *given))
+        play(world, ledger.finish(world.state, world.now_s, *given))
 
 
 def tick(world: World, pick: int) -> None:
-    world.now_s += pick % 7
+    world.now_s += pick % 7 if pick % 50 else 50_000  # some sites have rested by then
 
 
 def lose(world: World, pick: int) -> None:

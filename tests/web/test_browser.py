@@ -36,11 +36,6 @@ def test_a_missing_chromium_is_one_clear_line(tmp_path, monkeypatch):
     assert browser.find_chromium("") == str(own)
 
 
-def test_resolver_rules():
-    rules = browser.host_rules({"a.test": 1, "b.test": 2})
-    assert rules == "MAP a.test 127.0.0.1:1,MAP b.test 127.0.0.1:2"
-
-
 @pytest.mark.browser
 async def test_a_browser_that_does_not_start_is_a_crash(config, tmp_path):
     broken = tmp_path / "chromium"
