@@ -16,6 +16,7 @@ from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.web import browser
 
 _MOVED = ("navigat", "context was destroyed", "promise was collected", "cannot find")
+ERROR_PAGE = "chrome-error://"
 _DOCUMENTS = 5  # that may follow each other before one is asked
 _COUNTED = ("document", "xhr", "fetch")  # requests that a page may be waiting for
 
@@ -47,12 +48,16 @@ class Page:
         self.title = ""
         self.first_entry = 0  # where the task began in the tab's history
         self.popups = 0  # asked for by the user since the action began, not yet there
+        self.opener: Page | None = None  # the tab that is shown when this one closes
+        self.is_left = False  # closed by us, not by itself
+        self.fault = ""  # net:: code of a document that the action failed to bring
         self._session = session
         self._chromium = chromium
         self._config = config
         self._requests: set[Any] = set()
         self._idle = asyncio.Event()
         self._moved = asyncio.Event()
+        self._document: Any = None  # newest request for the tab's own document
         self._is_crashed = False
         self._gone = asyncio.get_running_loop().create_future()
         self._listen()
@@ -63,6 +68,8 @@ class Page:
         self._idle.set()
         self._moved.clear()
         self.popups = 0
+        self.fault = ""
+        self._document = None
 
     @property
     def is_open(self) -> bool:
@@ -83,10 +90,10 @@ class Page:
                 {task, self._gone}, timeout=limit_s, return_when="FIRST_COMPLETED"
             )
             if not task.done():
-                raise self._trouble(f"no answer within {limit_s:g} s")
+                raise await self._trouble(f"no answer within {limit_s:g} s")
             return task.result()
         except browser.Error as error:
-            raise self._trouble(str(error)) from None
+            raise await self._trouble(str(error)) from None
         finally:
             task.cancel()
 
@@ -163,8 +170,18 @@ class Page:
         if not self._requests:
             await _within(self._moved.wait(), limit_s)
 
+    async def leave(self) -> None:
+        """Closes the tab as a person would: it may ask whether to leave first."""
+        self.is_left = True
+        with contextlib.suppress(browser.Error, TimeoutError):
+            closing = self.raw.close(run_before_unload=True)
+            await asyncio.wait_for(closing, self._config.capture_timeout_s)
+            await asyncio.wait({self._gone}, timeout=self._config.capture_timeout_s)
+        await self.close()
+
     async def close(self) -> None:
         """Closes the tab; a Chromium that cannot do even that is killed."""
+        self.is_left = True
         if self.raw.is_closed() or not self._chromium.is_alive():
             return
         try:
@@ -175,22 +192,60 @@ class Page:
             self._chromium.kill()
             raise Failure(Cause.BROWSER_CRASH, "a tab could not be closed") from None
 
-    def _trouble(self, text: str) -> Exception:
-        if not self._chromium.is_alive():
-            return Failure(Cause.BROWSER_CRASH, text.splitlines()[0])
+    async def status(self) -> int:
+        """HTTP status of the document that the action asked for; 0 = it has none."""
+        if self._document is None:
+            return 0
+        with contextlib.suppress(Trouble):
+            limit_s = self._config.capture_timeout_s
+            response = await self.bounded(self._document.response(), limit_s)
+            return response.status if response else 0
+        return 0
+
+    async def leave_error(self) -> bool:
+        """Goes from an error page back to what was there; False = one cannot."""
+        limit_s = self._config.capture_timeout_s
+        try:
+            await self.bounded(
+                self.raw.wait_for_url(
+                    f"{ERROR_PAGE}**", wait_until="commit", timeout=limit_s * 1000
+                ),
+                limit_s + 1.0,
+            )
+            history = await self.send("Page.getNavigationHistory")
+            entries, index = history["entries"], history["currentIndex"]
+            if not index or entries[index - 1]["url"] != self.url:
+                return False
+            await self.step(-1)
+            await self.wait_loaded()
+        except Trouble:
+            return False
+        return not self.raw.url.startswith(ERROR_PAGE)
+
+    async def step(self, by: int) -> None:
+        """Goes back (-1) or forward (1) in the tab's history."""
+        limit_s = self._config.navigate_timeout_s
+        go = self.raw.go_back if by < 0 else self.raw.go_forward
+        going = go(wait_until="commit", timeout=limit_s * 1000)
+        await self.bounded(going, limit_s + 1.0)
+
+    async def _trouble(self, text: str) -> Exception:
+        """What an error means: Chromium's death is found out before a page's."""
         code = re.search(r"net::(ERR_\w+)", text)
-        text = text.splitlines()[0]
-        if self._is_crashed or "crashed" in text:
-            return Trouble("crashed", text)
+        lines = text.splitlines()
+        text = lines[0] if lines else "no reason given"
         if "Download is starting" in text:
             return Trouble("download", text)
         if code:
             return Trouble("net", text, code[1])
-        if self._gone.done():
-            return Trouble("closed", text)
-        if any(word in text.lower() for word in _MOVED):
+        is_over = self._is_crashed or "crashed" in text or self._gone.done()
+        if not is_over and any(word in text.lower() for word in _MOVED):
             return Trouble("moved", text)
-        return Trouble("hung", text)
+        if not await self._chromium.answers():
+            return Failure(Cause.BROWSER_CRASH, text)
+        if self._is_crashed or "crashed" in text:
+            return Trouble("crashed", text)
+        return Trouble("closed" if self._gone.done() else "hung", text)
 
     def _listen(self) -> None:
         raw = self.raw
@@ -198,7 +253,7 @@ class Page:
         raw.on("close", self._on_gone)
         raw.on("request", self._on_request)
         raw.on("requestfinished", self._on_answer)
-        raw.on("requestfailed", self._on_answer)
+        raw.on("requestfailed", self._on_failure)
         raw.on("framenavigated", self._on_moved)
         self._session.on("Page.windowOpen", self._on_window)
 
@@ -214,6 +269,8 @@ class Page:
         if request.resource_type in _COUNTED:
             self._requests.add(request)
             self._idle.clear()
+        if request.is_navigation_request() and self._is_own(request):
+            self._document = request
 
     def _on_answer(self, request) -> None:
         self._requests.discard(request)
@@ -221,6 +278,17 @@ class Page:
             self._idle.set()
         if request.resource_type == "document":
             self._moved.set()
+
+    def _on_failure(self, request) -> None:
+        if request is self._document:
+            self.fault = (request.failure or "").removeprefix("net::")
+        self._on_answer(request)
+
+    def _is_own(self, request) -> bool:
+        try:
+            return request.frame.parent_frame is None
+        except browser.Error:
+            return True  # its frame is not there yet, so it is the tab's first
 
     def _on_moved(self, frame) -> None:
         if frame.parent_frame is None:
