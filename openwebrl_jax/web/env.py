@@ -71,8 +71,9 @@ class BrowserEnv:
                 self._start_url = report["url"]
                 observation = await self._observe()
         except Trouble as trouble:
+            status = await self._active.status() if trouble.kind == "net" else 0
             await self._leave()
-            cause = troubles.cause_of(trouble)
+            cause = troubles.cause_of(trouble, status)
             raise Failure(cause, f"{task.start_url}: {trouble.detail}") from trouble
         made = report["made"] if isinstance(report["made"], dict) else {}
         intent = str(made.get("intent", task.intent))
@@ -282,11 +283,20 @@ class BrowserEnv:
         if trouble.kind == "closed" and tabs.active.is_open:
             return feedback.happened(call.name, tabs.notes or ["the tab closed itself"])
         status = await tabs.active.status() if trouble.kind == "net" else 0
-        is_empty = False
-        if not troubles.stays(trouble) and not await self._left_error(trouble):
-            is_empty = not await self._reopen(is_worn=trouble.kind != "net")
-        told = troubles.told(trouble, status, is_empty=is_empty)
+        outcome = await self._recover(trouble)
+        told = troubles.told(trouble, status, outcome)
         return feedback.failed(call.name, "; ".join([*tabs.notes, told]))
+
+    async def _recover(self, trouble: Trouble) -> str:
+        """Brings back a page that answers, by the gentlest way; says which it was."""
+        page = self._active
+        is_slow = trouble.kind == "hung" and page.is_awaiting_document
+        if troubles.stays(trouble) or is_slow and await page.give_up_loading():
+            return troubles.STAYED
+        if await self._left_error(trouble):
+            return troubles.OPENED
+        is_open = await self._reopen(is_worn=trouble.kind != "net")
+        return troubles.OPENED if is_open else troubles.EMPTY
 
     async def _left_error(self, trouble: Trouble) -> bool:
         """True after going back from an error page, so that its history is kept."""

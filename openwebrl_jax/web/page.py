@@ -81,6 +81,11 @@ class Page:
         """True while a request that began with this action is under way."""
         return bool(self._requests)
 
+    @property
+    def is_awaiting_document(self) -> bool:
+        """True while, or after, this action's own document did not come."""
+        return self._document in self._requests or self.fault == "ERR_ABORTED"
+
     async def bounded(self, work: Awaitable, limit_s: float = 0.0) -> Any:
         """Awaits at most `limit_s` (0 = the action time-out), or until it is gone."""
         limit_s = limit_s or self._config.action_timeout_s
@@ -201,6 +206,15 @@ class Page:
             response = await self.bounded(self._document.response(), limit_s)
             return response.status if response else 0
         return 0
+
+    async def give_up_loading(self) -> bool:
+        """Stops a document that does not come; True = the old one answers again."""
+        await self._stop()
+        try:
+            await self._evaluate("0", self._config.capture_timeout_s)
+        except Trouble:
+            return False
+        return True
 
     async def leave_error(self) -> bool:
         """Goes from an error page back to what was there; False = one cannot."""

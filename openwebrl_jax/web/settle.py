@@ -78,7 +78,8 @@ async def after(tabs: Tabs, end: str, config) -> tuple[dict, Any]:
         page = tabs.active
         report = await _look(page, end, look > 0, config)
         seen = report["seen"] or _blank(page)
-        page.url, page.title = seen["url"], seen["title"]
+        if not seen["url"].startswith(pages.ERROR_PAGE):
+            page.url, page.title = seen["url"], seen["title"]
         if (report["ended"] or {}).get("is_done"):
             return seen, report["ended"]
         if clock() < latest and await _is_pending(tabs, page, seen, latest - clock()):

@@ -206,14 +206,15 @@ class Tabs:
         page = Page(raw, session, self.chromium, self._config)
         raw.on("close", lambda _: self._on_close(page))
         raw.on("crash", lambda _: self._on_close(page))
-        started: dict[str, str] = {}  # downloads whose size is not told yet
+        downloads: dict[str, str] = {}  # by Chromium's name for them
         session.on(
             "Page.downloadWillBegin",
-            lambda event: started.update({event["guid"]: event["suggestedFilename"]}),
+            lambda event: downloads.update({event["guid"]: event["suggestedFilename"]}),
         )
         session.on(
-            "Page.downloadProgress", lambda event: self._on_download(started, event)
+            "Page.downloadProgress", lambda event: self._on_download(downloads, event)
         )
+        raw.on("download", lambda got: self._on_tab_download(downloads, got))
         await page.send("Page.enable")
         if not self._context_id:
             info = await page.send("Target.getTargetInfo")
@@ -243,14 +244,10 @@ class Tabs:
     async def _adopt(self, raw, asking: Page | None) -> None:
         """Takes a popup in: shown if the user's action asked for it, else kept back."""
         is_shown = self.is_asked and asking is not None and asking is self._active
-        names: list[str] = []
-        raw.on("download", lambda got: names.append(got.suggested_filename))
         try:
             page = await self._wrap(raw)
         except (browser.Error, Trouble, Failure, TimeoutError):
-            told = f"download '{names[0]}'" if names else "it opened a tab, which"
-            end = " discarded, files are not kept" if names else " closed again"
-            self._note(told + end)
+            self._note("it opened a tab, which closed again")
             return  # it closed before it could be looked at
         page.url = raw.url
         page.opener = asking or self._active
@@ -304,12 +301,19 @@ class Tabs:
             self._note(f"the tab closed itself, tab {number} is in view now")
             self._hold(self._keep_view())
 
-    def _on_download(self, started: dict[str, str], event: dict) -> None:
-        if event["guid"] in started:
+    def _on_download(self, downloads: dict[str, str], event: dict) -> None:
+        if event["state"] == "inProgress":
             size = int(event["totalBytes"])
             told = f"{size} bytes" if size else "size unknown"
-            name = started.pop(event["guid"])
-            self._note(f"download '{name}' ({told}) discarded, files are not kept")
+            self._note_download(downloads[event["guid"]], told)
+
+    def _on_tab_download(self, downloads: dict[str, str], got) -> None:
+        # A tab that is opened for a download is gone before its size can be known.
+        if got.suggested_filename not in downloads.values():
+            self._note_download(got.suggested_filename, "size unknown")
+
+    def _note_download(self, name: str, size: str) -> None:
+        self._note(f"download '{name}' ({size}) discarded, files are not kept")
 
     async def _answer(self, dialog) -> None:
         is_accepted, told = _DIALOGS[dialog.type]

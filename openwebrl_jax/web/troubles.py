@@ -28,11 +28,15 @@ _TOLD = {
     "crashed": "the page crashed",
     "closed": "the page closed itself",
 }
-_OPENED = "the last page was opened again"
+STAYED = "the page stayed"
+OPENED = "the last page was opened again"
+EMPTY = "the tab is empty now"
 
 
-def cause_of(trouble: Trouble) -> Cause:
-    """The cause of a reset that came to nothing."""
+def cause_of(trouble: Trouble, status: int = 0) -> Cause:
+    """The cause of a reset that came to nothing; `status` = the answer's, 0 = none."""
+    if status >= 400:
+        return cause_of_status(status)
     if trouble.kind == "net":
         for start, cause in _NET_CAUSES.items():
             if trouble.code.startswith(start):
@@ -53,11 +57,11 @@ def stays(trouble: Trouble) -> bool:
     return trouble.kind == "download" or trouble.code == "ERR_ABORTED"
 
 
-def told(trouble: Trouble, status: int, *, is_empty: bool) -> str:
-    """The trouble in words; `is_empty` = the last page was not opened again."""
+def told(trouble: Trouble, status: int, outcome: str) -> str:
+    """The trouble in words; `outcome` = what is in the tab now, in words too."""
     if stays(trouble):
         answered = f"the answer was HTTP {status} without a page, " if status else ""
-        return f"{answered}the page stayed"
+        return f"{answered}{outcome}"
     if status == 401:
         text = "login required (HTTP 401)"
     elif trouble.kind == "net":
@@ -65,4 +69,4 @@ def told(trouble: Trouble, status: int, *, is_empty: bool) -> str:
         text = f"the address cannot be opened ({code})"
     else:
         text = _TOLD.get(trouble.kind, "the page broke")
-    return f"{text}, {'the tab is empty now' if is_empty else _OPENED}"
+    return f"{text}, {outcome}"
