@@ -324,6 +324,7 @@ class BrowserEnv:
                     await self._load(page, self._current)
                 else:
                     await page.goto(url)
+                    await self._shown.name(page)
                 return True
             except Trouble:
                 self._reopenings = _REOPENINGS + 1

@@ -55,7 +55,7 @@ class Tabs:
     def active(self) -> Page:
         """The tab in view; when it closed itself, the one that opened it."""
         assert self._active is not None
-        if not self._active.is_open:
+        if self._active.raw.is_closed():
             self._active = self._after(self._active) or self._active
         return self._active
 
@@ -261,15 +261,15 @@ class Tabs:
         else:
             self._note(f"new tab {number} opened in the background")
             await self._keep_view()
-        await self._name(page)
+        await self.name(page)
 
     async def _keep_view(self) -> None:
         """Puts the tab in view before one that Chromium has put before it."""
         with contextlib.suppress(Trouble, Failure):
             await self.active.send("Page.bringToFront")
 
-    async def _name(self, page: Page) -> None:
-        """Notes what a tab in the background is called."""
+    async def name(self, page: Page) -> None:
+        """Notes where a tab is and what it is called."""
         with contextlib.suppress(browser.Error, TimeoutError):
             page.title = await asyncio.wait_for(page.raw.title(), _NAMING_S)
             page.url = page.raw.url
@@ -278,7 +278,7 @@ class Tabs:
         """Notes where the tabs in the background have gone since."""
         for page in self.pages:
             if page is not self._active and page.is_open and page.url != page.raw.url:
-                await self._name(page)
+                await self.name(page)
 
     def _after(self, page: Page) -> Page | None:
         """The tab to show instead of one that closes; None = there is none."""

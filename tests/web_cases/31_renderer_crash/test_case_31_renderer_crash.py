@@ -18,7 +18,7 @@ async def test_the_page_is_opened_again_with_the_other_tabs_as_they_were(surf, s
     site.pages["/other"] = "<title>Other</title>"
     await surf.open("<title>start</title><script>document.cookie = 'a=1'</script><p>x")
     await surf.do("new_tab")
-    await surf.do("goto_url", url="http://site.test/other")
+    await surf.do("goto_url", url="http://frame.test/other")
     await surf.do("switch_tab", tab_index=0)
     await crash(surf)
     state, text = await surf.click(50, 20)
