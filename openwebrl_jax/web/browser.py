@@ -24,6 +24,7 @@ from openwebrl_jax.web import processes
 Error = async_api.Error  # what Playwright raises, for the rest of the room
 
 LAUNCH_TIMEOUT_S = 60.0
+_SOCKET_HOME = 60  # characters of a folder below which a socket's path is not too long
 DEBIAN = "/usr/bin/chromium"
 _HERE = pathlib.Path(__file__).parent
 # What runs in every document before its own scripts.
@@ -103,12 +104,7 @@ class Browser:
                     executable_path=path,
                     args=[*_SWITCHES, f"--host-resolver-rules={host_rules(hosts)}"],
                     chromium_sandbox=os.geteuid() != 0,
-                    env={
-                        "PATH": os.defpath,
-                        "HOME": home,
-                        "TMPDIR": home,
-                        "LANG": "C.UTF-8",
-                    },
+                    env=_environment(home),
                     handle_sigint=False,
                     handle_sigterm=False,
                     handle_sighup=False,
@@ -281,6 +277,17 @@ class Pool:
             if browser.contexts <= 0 or not browser.is_alive():
                 self._retired.remove(browser)
                 await browser.close()
+
+
+def _environment(home: str) -> dict[str, str | float | bool]:
+    """All that Chromium is told of the world: no key of ours is in it."""
+    known: dict[str, str | float | bool] = {
+        "PATH": os.defpath,
+        "HOME": home,
+        "LANG": "C.UTF-8",
+    }
+    # It keeps a socket there, whose path has to be short.
+    return {**known, "TMPDIR": home} if len(home) <= _SOCKET_HOME else known
 
 
 @contextlib.asynccontextmanager

@@ -14,7 +14,7 @@ import tempfile
 
 _PREFIX = "openwebrl_browser"
 _NOTE = "processes"
-_HOME = re.compile(rf"{_PREFIX}_(\d+)_(\d+)_(\d+)_")
+_HOME = re.compile(rf"{_PREFIX}_([0-9a-f]+)_([0-9a-f]+)_([0-9a-f]+)_")
 
 
 def stat(pid: int) -> dict:
@@ -71,7 +71,8 @@ def kill_group(leader: int, born: int) -> None:
 
 def make_home() -> str:
     """A new folder for one Chromium, named after this process."""
-    name = f"{_PREFIX}_{_namespace()}_{os.getpid()}_{stat(os.getpid())['born']}_"
+    pid = os.getpid()
+    name = f"{_PREFIX}_{_namespace():x}_{pid:x}_{stat(pid)['born']:x}_"
     return tempfile.mkdtemp(prefix=name)
 
 
@@ -85,11 +86,14 @@ def reap() -> None:
     """Takes away the homes whose owner is gone, and what still runs in them."""
     for path in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}_*"):
         found = _HOME.match(path.name)
-        if not found or int(found[1]) != _namespace():
+        if not found:
+            continue
+        namespace, pid, born = (int(digits, 16) for digits in found.groups())
+        if namespace != _namespace():
             continue  # of another container, where our pids mean nothing
         if path.stat().st_uid != os.geteuid():
             continue
-        if not is_running(int(found[2]), int(found[3])):
+        if not is_running(pid, born):
             _end(path)
             shutil.rmtree(path, ignore_errors=True)
 

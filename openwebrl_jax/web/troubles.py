@@ -65,7 +65,7 @@ def told(trouble: Trouble, status: int, outcome: str) -> str:
     if status == 401:
         text = "login required (HTTP 401)"
     elif trouble.kind == "net":
-        code = f"HTTP {status}, {trouble.code}" if status else trouble.code
+        code = f"HTTP {status}" if status >= 400 else trouble.code
         text = f"the address cannot be opened ({code})"
     else:
         text = _TOLD.get(trouble.kind, "the page broke")

@@ -16,7 +16,8 @@ ANSWERS = {
 
 def button(script):
     """A page that is one button."""
-    return f"""<title>start</title><script>r = 'none'; act = () => {{ {script} }}</script>
+    return f"""<title>start</title>
+      <script>r = 'none'; act = () => {{ {script} }}</script>
       <button onclick="act()" style="position:fixed; inset:0">Go</button>"""
 
 
@@ -24,7 +25,9 @@ def button(script):
 async def test_each_kind_is_answered_at_once_and_told(surf, script):
     told, result = ANSWERS[script]
     await surf.open(
-        button(f"t = performance.now(); r = {script} ?? null; t = performance.now() - t")
+        button(
+            f"t = performance.now(); r = {script} ?? null; t = performance.now() - t"
+        )
     )
     state, text = await surf.click(50, 50)
     if told:

@@ -31,7 +31,7 @@ ASKED = {
     "noopener": f"<a href=/popup target=_blank rel=noopener style='{FULL}'>Go</a>",
     "opener": f"<a href=/popup target=_blank rel=opener style='{FULL}'>Go</a>",
     "named": f"<a href=/popup target=other style='{FULL}'>Go</a>",
-    "form": f"<form action=/popup target=_blank><button style='{FULL}'>Go</button></form>",
+    "form": f"<form action=/popup target=_blank><button style='{FULL}'>Go</button>",
     "script": button("window.open('/popup')"),
     "window": button("window.open('/popup', '', 'width=300,height=200')"),
     "timer": button("setTimeout(() => window.open('/popup'), 200)"),
@@ -94,7 +94,9 @@ async def test_a_middle_click_opens_in_the_background(surf, popup):
 
 
 async def test_a_tab_that_is_opened_and_closed_gives_the_view_back(surf, popup):
-    await surf.open(button("w = window.open('/popup'); setTimeout(() => w.close(), 900)"))
+    await surf.open(
+        button("w = window.open('/popup'); setTimeout(() => w.close(), 900)")
+    )
     await surf.click(50, 50)
     assert titles(surf.seen) == (["start", "Popup"], 1)
     state, text = await surf.do("wait", seconds=1.2)

@@ -46,7 +46,9 @@ async def test_an_address_is_refused_in_one_short_line(surf):
         assert surf.step.cause is None
 
 
-@pytest.mark.parametrize("url", ["nowhere.invalid", "nowhere.invalid:81/x?a=b", "bücher.invalid"])
+@pytest.mark.parametrize(
+    "url", ["nowhere.invalid", "nowhere.invalid:81/x?a=b", "bücher.invalid"]
+)
 async def test_what_has_no_scheme_is_https(surf, url):
     await surf.open("<title>start</title>")
     state, text = await surf.do("goto_url", url=url)

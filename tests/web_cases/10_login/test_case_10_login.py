@@ -11,7 +11,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 @pytest.fixture
 def login(site):
     site.pages["/basic"] = (401, {"WWW-Authenticate": 'Basic realm="x"'}, "")
-    site.pages["/digest"] = (401, {"WWW-Authenticate": 'Digest realm="x", nonce="1"'}, "")
+    site.pages["/digest"] = (
+        401,
+        {"WWW-Authenticate": 'Digest realm="x", nonce="1"'},
+        "",
+    )
     site.pages["/form"] = (401, {}, "<title>Log in</title><p>please")
     site.pages["/bare"] = (401, {}, "")
     site.pages["/ok"] = "<title>Fine</title>"
@@ -35,7 +39,9 @@ async def test_no_prompt_no_hang_and_the_next_goto_works(surf, login, path, way)
 
 
 async def test_a_page_that_comes_with_401_is_shown_with_its_status(surf, login):
-    await surf.open("<title>start</title><a href=/form style='position:fixed; inset:0'>x")
+    await surf.open(
+        "<title>start</title><a href=/form style='position:fixed; inset:0'>x"
+    )
     for step in (surf.click(50, 50), surf.do("goto_url", url="http://site.test/form")):
         state, text = await step
         assert state == "effect" and "HTTP 401" in text

@@ -65,7 +65,9 @@ async def test_https_on_a_plain_port_is_feedback_then_a_cause(surf):
     assert state == "failed" and "ERR_SSL_PROTOCOL_ERROR" in text
     assert surf.seen.tabs[0].title == "start" and surf.step.cause is None
     with pytest.raises(Failure) as caught:
-        await surf.env.reset(Task(id="t", intent="", start_url=URL, max_turns=1, sites=(toys.HOST,)))
+        await surf.env.reset(
+            Task(id="t", intent="", start_url=URL, max_turns=1, sites=(toys.HOST,))
+        )
     assert caught.value.cause is Cause.TLS
 
 

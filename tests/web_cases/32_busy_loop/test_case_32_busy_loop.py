@@ -33,7 +33,7 @@ async def within(work, limit_s=BUDGET_S):
 
 async def test_a_busy_loop_by_a_click(surf, prompt):
     await surf.open(
-        f"<title>start</title><button style='{FULL}' onclick='while (1) {{}}'>x</button>"
+        f"<title>start</title><p style='{FULL}' onclick='while (1) {{}}'>x</p>"
     )
     state, text = await within(surf.click(50, 50))
     assert state == "failed" and "did not answer in time" in text
@@ -54,7 +54,9 @@ async def test_a_busy_loop_by_a_timer_between_two_steps(surf, prompt):
 
 
 async def test_a_busy_loop_when_the_page_loads_in_an_episode(surf, site, prompt):
-    site.pages["/busy"] = "<title>Busy</title><script>onload = () => { while (1) {} }</script>"
+    site.pages["/busy"] = (
+        "<title>Busy</title><script>onload = () => { while (1) {} }</script>"
+    )
     await surf.open("<title>start</title><p>x</p>")
     state, text = await within(surf.do("goto_url", url="http://site.test/busy"))
     assert state == "failed" and "did not answer in time" in text
@@ -62,7 +64,9 @@ async def test_a_busy_loop_when_the_page_loads_in_an_episode(surf, site, prompt)
 
 
 async def test_a_busy_loop_when_the_start_page_loads(surf, site, prompt):
-    site.pages["/busy"] = "<title>Busy</title><script>onload = () => { while (1) {} }</script>"
+    site.pages["/busy"] = (
+        "<title>Busy</title><script>onload = () => { while (1) {} }</script>"
+    )
     with pytest.raises(Failure) as caught:
         await within(surf.env.reset(toys.make_task("/busy")))
     assert caught.value.cause is Cause.SITE_TIMEOUT

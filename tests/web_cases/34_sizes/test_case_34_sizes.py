@@ -16,7 +16,9 @@ def size(seen):
     return Image.open(io.BytesIO(seen.screenshot)).size
 
 
-@pytest.mark.parametrize("more", ["", "<style>div { width: 40000px !important }</style>"])
+@pytest.mark.parametrize(
+    "more", ["", "<style>div { width: 40000px !important }</style>"]
+)
 async def test_only_the_viewport_is_captured(surf, more):
     await surf.open(LONG + more)
     begun = time.monotonic()
