@@ -45,6 +45,9 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.web.recycle_episodes = 2000  # a Chromium is replaced after so many
     config.web.tape = ""  # "" | record | replay: sites as HAR files, see web/tape.py
     config.web.tape_folder = ""  # where they are
+    config.web.memory_limit_mb = 0  # of one Chromium, replaced above it; 0 = none
+    config.web.verify_tls = True  # False = sites with wrong certificates are opened
+    config.web.go_forward = False  # True = the policy has the tool `go_forward` too
     config.web.feedback = True  # False = the ablation without feedback lines
 
     config.agent = ConfigDict()

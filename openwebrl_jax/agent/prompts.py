@@ -129,6 +129,9 @@ TOOLS = (
     _tool("close_tab", "Close this tab; the last one cannot be closed."),
 )
 
+# Offered where config.web.go_forward says so.
+GO_FORWARD = _tool("go_forward", "Go to the page after this one, after going back.")
+
 _SYSTEM_FULL = """\
 You use a web browser to do what a user asks. You see the browser only through \
 screenshots, and act on it only through the tools listed below.
@@ -162,10 +165,7 @@ corner, [1000, 1000] the lower right one.
 %s
 </tools>"""
 
-_SYSTEM = {
-    "full": _SYSTEM_FULL % "\n".join(json.dumps(tool) for tool in TOOLS),
-    "short": "Do the task.",
-}
+_SYSTEM = {"full": _SYSTEM_FULL, "short": "Do the task."}
 
 _FIRST_FULL = """\
 <user_request>
@@ -201,11 +201,12 @@ _BORDER = re.compile(
 )
 
 
-def system_text(style: str) -> str:
-    """The system text of a style."""
+def system_text(style: str, more_tools: Sequence[dict[str, Any]] = ()) -> str:
+    """The system text of a style; `more_tools` stand after the thirteen."""
     if style not in STYLES:
         raise ValueError(f"config.agent.prompt={style!r}; set it to one of {STYLES}")
-    return _SYSTEM[style]
+    listed = "\n".join(json.dumps(tool) for tool in (*TOOLS, *more_tools))
+    return _SYSTEM[style].replace("%s", listed)
 
 
 def first_text(style: str, intent: str, observation: Observation) -> tuple[str, str]:

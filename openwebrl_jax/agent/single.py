@@ -52,9 +52,13 @@ class Ask:
     images: Mapping[str, bytes]
 
 
-def first(task: Task, config: Any) -> Memory:
-    """The memory before the first turn; the task's intent is filled in by then."""
-    system = Segment(role="system", text=prompts.system_text(config.prompt))
+def first(task: Task, config: Any, more_tools: Sequence[dict[str, Any]] = ()) -> Memory:
+    """The memory before the first turn; `more_tools` are offered beside the thirteen.
+
+    The task's intent is filled in by then.
+    """
+    text = prompts.system_text(config.prompt, more_tools)
+    system = Segment(role="system", text=text)
     return Memory(intent=task.intent, system=system)
 
 

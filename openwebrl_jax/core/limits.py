@@ -32,6 +32,7 @@ INTERVALS = {
     "web.settle_quiet_s": "[0, 60]",
     "web.wait_cap_s": "[0, 600]",
     "web.recycle_episodes": "[1, inf)",
+    "web.memory_limit_mb": "[0, inf)",
     "agent.context_screenshots": "[1, 100]",
     "agent.parse_failures": "[1, inf)",
     "rollout.workers": "[1, inf)",
@@ -108,6 +109,7 @@ FREE = (
     "sample.slots",
     "sft.steps",
     "web.chromium",
+    "web.memory_limit_mb",
     "web.recycle_episodes",
     "web.tape_folder",
 )

@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from openwebrl_jax.agent import grammar, single
+from openwebrl_jax.agent import grammar, prompts, single
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
 
@@ -45,7 +45,8 @@ async def run_episode(
     is (seed, group ordinal, slot), `rule` that of the sampler if it is one of ours.
     """
     clock = _Clock(config.rollout.task_timeout_s, config.sample.timeout_s)
-    play = _Play(task=task, memory=single.first(task, config.agent))
+    more_tools = (prompts.GO_FORWARD,) if config.web.go_forward else ()
+    play = _Play(task=task, memory=single.first(task, config.agent, more_tools))
     request = types.SampleRequest(
         episode_id=episode_id,
         turn=0,
@@ -176,7 +177,7 @@ async def _play_out(
 ) -> Cause:
     """Turn after turn until something ends the episode."""
     play.task, play.page = await clock.env(env.reset(play.task))
-    play.memory = single.first(play.task, config)
+    play.memory = dataclasses.replace(play.memory, intent=play.task.intent)
     for turn in range(play.task.max_turns):
         ask = single.prompt(play.memory, play.page, config)
         reply = await clock.sample(

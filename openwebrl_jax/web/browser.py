@@ -2,35 +2,40 @@
 
 A `Pool` keeps one running `Browser` for a worker and hands it to its environments; a
 Browser is one Chromium with one Playwright driver, and is replaced after so many
-episodes, or when it died or hung. Chromium speaks over a pipe, so that it ends when
-the driver or this process ends, however that happens.
+episodes, when it has grown too large, or when it died or hung. Chromium speaks over a
+pipe, so that it ends when the driver or this process ends, however that happens.
 """
 
 import asyncio
+import contextlib
 import os
 import pathlib
 import shutil
-import signal
-import tempfile
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
 from absl import logging
 from playwright import async_api
 
 from openwebrl_jax.core.causes import Cause, Failure
+from openwebrl_jax.web import processes
 from openwebrl_jax.web import proxy as proxies
 from openwebrl_jax.web.tape import Tape
 
 Error = async_api.Error  # what Playwright raises, for the rest of the room
 
 LAUNCH_TIMEOUT_S = 60.0
+_SOCKET_HOME = 60  # characters of a folder below which a socket's path is not too long
 DEBIAN = "/usr/bin/chromium"
 # The parts of the probe share one scope that the page cannot enter.
-_PARTS = ("changes", "names", "places", "widgets", "report")
-_FOLDER = pathlib.Path(__file__).parent / "probe"
-_CODE = "\n".join((_FOLDER / f"{part}.js").read_text() for part in _PARTS)
+_PARTS = ("changes", "images", "names", "places", "widgets", "report")
+_HERE = pathlib.Path(__file__).parent
+_CODE = "\n".join((_HERE / "probe" / f"{part}.js").read_text() for part in _PARTS)
+# What runs in every document before its own scripts.
 PROBE = f"(() => {{\nif (window.__probe) return;\n{_CODE}\n}})();"
+
+_moving = threading.Lock()  # held while TMPDIR is another one
 
 _SWITCHES = (
     "--disable-gpu",
@@ -82,7 +87,9 @@ class Browser:
         self._config = config
         self.proxy = proxy
         self.pid = pid
-        self._born = _stat(pid)["born"]
+        self._born = processes.stat(pid)["born"]
+        self.driver_pid = processes.stat(pid)["parent"]
+        self._driver_born = processes.stat(self.driver_pid)["born"]
         self.episodes = 0
         self.contexts = 0
 
@@ -90,32 +97,55 @@ class Browser:
     async def launch(cls, config, proxy: proxies.Proxy) -> "Browser":
         """Starts one; a Chromium that does not start is Failure(BROWSER_CRASH)."""
         path = find_chromium(config.chromium)
-        home = tempfile.mkdtemp(prefix="openwebrl_browser_")
-        driver = await async_api.async_playwright().start()
+        processes.reap()
+        home = processes.make_home()
+        async with _temporary_folder(home):
+            driver = await async_api.async_playwright().start()
         try:
             async with asyncio.timeout(LAUNCH_TIMEOUT_S):
                 chromium = await driver.chromium.launch(
                     executable_path=path,
                     args=_SWITCHES,
                     chromium_sandbox=os.geteuid() != 0,
-                    env={"PATH": os.defpath, "HOME": home, "LANG": "C.UTF-8"},
+                    env=_environment(home),
                     handle_sigint=False,
                     handle_sigterm=False,
                     handle_sighup=False,
                 )
                 session = await chromium.new_browser_cdp_session()
                 pid = await _pid_of(session)
-        except (Error, TimeoutError) as error:
+                made = cls(driver, chromium, session, pid, home, config, proxy)
+        except (Error, TimeoutError, KeyError) as error:
             await driver.stop()
             shutil.rmtree(home, ignore_errors=True)
             detail = f"{path} did not start: {error}"
             raise Failure(Cause.BROWSER_CRASH, detail) from error
-        return cls(driver, chromium, session, pid, home, config, proxy)
+        processes.note(home, pid, made.driver_pid)
+        return made
 
     def is_alive(self) -> bool:
-        """True iff the very process that was started still runs."""
-        stat = _stat(self.pid)
-        return bool(stat) and stat["state"] not in "ZX" and stat["born"] == self._born
+        """True iff the very processes that were started still run."""
+        return processes.is_running(self.pid, self._born) and processes.is_running(
+            self.driver_pid, self._driver_born
+        )
+
+    async def answers(self) -> bool:
+        """True iff Chromium itself still answers; it is killed where it hangs."""
+        if not self.is_alive():
+            return False
+        asking = self._session.send("Browser.getVersion")
+        try:
+            await asyncio.wait_for(asking, self._config.close_timeout_s)
+        except Error:
+            return False
+        except TimeoutError:
+            self.kill()
+            return False
+        return True
+
+    def memory_mb(self) -> float:
+        """What Chromium's processes take, with what they share counted once."""
+        return processes.memory_mb(self.pid)
 
     async def new_context(self, sites: Collection[str], tape: Tape) -> Any:
         """A fresh Playwright context: own cookies, storage and cache.
@@ -134,6 +164,7 @@ class Browser:
             service_workers="block",
             proxy={"server": await self.proxy.door(None if tape.is_replay else sites)},
             **tape.options(),
+            ignore_https_errors=not self._config.verify_tls,
         )
         limit_s = self._config.close_timeout_s
         try:
@@ -156,11 +187,7 @@ class Browser:
 
     def kill(self) -> None:
         """Ends the process group at once; a group that is not ours is left alone."""
-        stat = _stat(self.pid)
-        if stat and stat["born"] != self._born:
-            return  # the number belongs to somebody else by now
-        if _members(self.pid):
-            os.killpg(self.pid, signal.SIGKILL)
+        processes.kill_group(self.pid, self._born)
 
     async def close(self) -> None:
         """Closes it, by force where it does not answer; nothing of it stays behind."""
@@ -175,8 +202,9 @@ class Browser:
             await asyncio.wait_for(self._driver.stop(), limit_s)
         except (Error, TimeoutError) as error:
             logging.warning("the driver of Chromium %d hung: %s", self.pid, error)
+            processes.kill(self.driver_pid, self._driver_born)
         for _ in range(100):  # the killed need a moment to go
-            if not _members(self.pid):
+            if not processes.members(self.pid):
                 break
             await asyncio.sleep(0.02)
         shutil.rmtree(self._home, ignore_errors=True)
@@ -206,7 +234,7 @@ class Pool:
     async def lease(self) -> Browser:
         """The Chromium for one more episode: a new one if it died or is worn out."""
         async with self._lock:
-            if self._current and not self._is_fit(self._current):
+            if self._current and not await self._is_fit(self._current):
                 self._retired.append(self._current)
                 self._current = None
                 await self._sweep()
@@ -246,9 +274,14 @@ class Pool:
             if self._starting.done():
                 self._starting = None
 
-    def _is_fit(self, browser: Browser) -> bool:
-        is_worn = browser.episodes >= self.config.recycle_episodes
-        return browser.is_alive() and not is_worn
+    async def _is_fit(self, browser: Browser) -> bool:
+        if not browser.is_alive() or browser.episodes >= self.config.recycle_episodes:
+            return False
+        limit_mb = self.config.memory_limit_mb
+        if not limit_mb:
+            return True
+        taken_mb = await asyncio.to_thread(browser.memory_mb)  # it asks each process
+        return taken_mb <= limit_mb
 
     async def _sweep(self) -> None:
         # One that is worn out goes on serving the episodes that are in it.
@@ -258,31 +291,40 @@ class Pool:
                 await browser.close()
 
 
+def _environment(home: str) -> dict[str, str | float | bool]:
+    """All that Chromium is told of the world: no key of ours is in it."""
+    known: dict[str, str | float | bool] = {
+        "PATH": os.defpath,
+        "HOME": home,
+        "LANG": "C.UTF-8",
+    }
+    # It keeps a socket there, whose path has to be short.
+    return {**known, "TMPDIR": home} if len(home) <= _SOCKET_HOME else known
+
+
+@contextlib.asynccontextmanager
+async def _temporary_folder(path: str) -> AsyncIterator[None]:
+    """Has programs that are started meanwhile keep their temporary files in `path`.
+
+    Playwright makes the profile's folder in its driver's TMPDIR and takes neither from
+    its caller.
+    """
+    while not _moving.acquire(blocking=False):
+        await asyncio.sleep(0.01)  # another loop or thread may hold it
+    old = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = path
+    try:
+        yield
+    finally:
+        del os.environ["TMPDIR"]
+        if old is not None:
+            os.environ["TMPDIR"] = old
+        _moving.release()
+
+
 async def _pid_of(session) -> int:
     info = await session.send("SystemInfo.getProcessInfo")
     pid = next(p["id"] for p in info["processInfo"] if p["type"] == "browser")
     if os.getpgid(pid) != pid:
         raise Error(f"Chromium {pid} does not lead a process group of its own")
     return pid
-
-
-def _stat(pid: int) -> dict:
-    """State, group and start time of a process; {} = there is none."""
-    try:
-        fields = (
-            pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        )
-    except OSError:
-        return {}
-    return {"state": fields[0], "group": int(fields[2]), "born": int(fields[19])}
-
-
-def _members(group: int) -> list[int]:
-    """The running processes of a process group (the dead that wait are none)."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    stats = ((pid, _stat(pid)) for pid in pids)
-    return [
-        pid
-        for pid, stat in stats
-        if stat and stat["group"] == group and stat["state"] not in "ZX"
-    ]

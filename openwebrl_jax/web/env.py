@@ -21,33 +21,14 @@ from openwebrl_jax.web import (
     observe,
     plans,
     settle,
+    troubles,
 )
 from openwebrl_jax.web import page as pages
 from openwebrl_jax.web.page import Page, Trouble
 from openwebrl_jax.web.tabs import Tabs
 from openwebrl_jax.web.tape import Tape
 
-_REOPENINGS = 3  # in an episode; after them the tab stays empty
-
-# The beginning of a net:: code -> cause at reset; the first that fits counts.
-_NET_CAUSES = {
-    "ERR_NAME_": Cause.DNS,
-    "ERR_DNS_": Cause.DNS,
-    "ERR_CERT_": Cause.TLS,
-    "ERR_SSL_": Cause.TLS,
-    "ERR_BAD_SSL_": Cause.TLS,
-    "ERR_INVALID_AUTH_CREDENTIALS": Cause.LOGIN_REQUIRED,
-    "ERR_TIMED_OUT": Cause.SITE_TIMEOUT,
-    "ERR_CONNECTION_TIMED_OUT": Cause.SITE_TIMEOUT,
-    "ERR_CONNECTION_": Cause.REFUSED,
-    "ERR_ADDRESS_": Cause.REFUSED,
-    "ERR_EMPTY_RESPONSE": Cause.REFUSED,
-    "ERR_UNSAFE_PORT": Cause.REFUSED,
-    "ERR_INTERNET_": Cause.NETWORK_DOWN,
-    "ERR_NETWORK_": Cause.NETWORK_DOWN,
-    "ERR_PROXY_": Cause.NETWORK_DOWN,
-}
-_HTTP_CAUSES = {401: Cause.LOGIN_REQUIRED, 403: Cause.BLOCKED, 429: Cause.BLOCKED}
+_REOPENINGS = 3  # of broken pages in an episode; after them the tab stays empty
 
 
 def make_env(pool: browser.Pool) -> "BrowserEnv":
@@ -94,8 +75,9 @@ class BrowserEnv:
                 self._start_url = report["url"]
                 observation = await self._observe()
         except Trouble as trouble:
+            status = await self._active.status() if trouble.kind == "net" else 0
             await self._leave()
-            cause = _cause_at_reset(trouble)
+            cause = troubles.cause_of(trouble, status)
             raise Failure(cause, f"{task.start_url}: {trouble.detail}") from trouble
         made = report["made"] if isinstance(report["made"], dict) else {}
         intent = str(made.get("intent", task.intent))
@@ -216,7 +198,7 @@ class BrowserEnv:
         until = "load" if task.setup else "domcontentloaded"
         status = await page.goto(task.start_url, until)
         if status >= 400:
-            cause = _HTTP_CAUSES.get(status, Cause.HTTP_ERROR)
+            cause = troubles.cause_of_status(status)
             raise Failure(cause, f"{task.start_url}: HTTP {status}")
         report = await settle.start(page, task, is_fresh=True, config=self._config)
         if report is None:
@@ -231,11 +213,15 @@ class BrowserEnv:
 
     async def _call(self, call: ToolCall) -> tuple[Feedback | None, float]:
         """One call's feedback (None = the page had ended before it) and asked time."""
-        self._shown.begin()
+        self._shown.begin(execute.is_input(call.name))
         try:
-            return await self._carry_out(call)
+            line, asked_s = await self._carry_out(call)
         except Trouble as trouble:
-            return await self._mend(call, trouble), trouble.asked_s
+            line, asked_s = await self._mend(call, trouble), trouble.asked_s
+        if line is not None and self._shown.earlier:
+            line = feedback.add(line, "before that: " + "; ".join(self._shown.earlier))
+        self._shown.rest()
+        return line, asked_s
 
     async def _carry_out(self, call: ToolCall) -> tuple[Feedback | None, float]:
         try:
@@ -248,19 +234,34 @@ class BrowserEnv:
             return None, 0.0
         deed = await execute.act(plan, self._shown, before, self._place)
         try:
+            if plan.arguments.get("button") == "middle":  # its tab is not announced
+                await self._shown.wait_popup(self._config.settle_quiet_s)
             after = await self._settle()
             await frames.after(self._active, before, after, self._config)
+            if after["url"].startswith(pages.ERROR_PAGE):
+                code = self._active.fault or "ERR_FAILED"
+                raise Trouble("net", f"net::{code}", code)
         except Trouble as trouble:
             trouble.asked_s += deed.asked_s
             raise
-        if code := self._active.dead_end:
-            problem = f"the address cannot be opened ({code})"
-            deed = dataclasses.replace(deed, problem=problem)
         if deed.is_final:
             self._cause = self._cause or Cause.DONE
             self._answer = deed.answer
-        line = feedback.line(call.name, deed, before, after, self._shown.notes)
-        return line, deed.asked_s
+        notes = [*self._shown.notes, *await self._document_notes(before, after)]
+        line = feedback.line(call.name, deed, before, after, notes)
+        return feedback.add(line, after.get("late", "")), deed.asked_s
+
+    async def _document_notes(self, before: dict, after: dict) -> list[str]:
+        """What the policy should know of the document that an action has brought."""
+        if before.get("document") == after.get("document"):
+            is_answered = self._active.fault and not self._shown.notes
+            status = await self._active.status() if is_answered else 0
+            return [f"the answer was HTTP {status} without a page"] if status else []
+        status = after.get("status", 0)
+        notes = [f"HTTP {status}"] if status >= 400 else []
+        if after.get("kind") == "application/pdf":
+            notes.append("it is a PDF, shown as pictures of its pages")
+        return notes
 
     async def _look(self, plan: plans.Plan) -> dict:
         """The page just before a call, which may have ended by itself since."""
@@ -285,40 +286,55 @@ class BrowserEnv:
 
     async def _mend(self, call: ToolCall, trouble: Trouble) -> Feedback:
         """After a trouble the policy has a page that answers again."""
+        tabs = self._shown
         if trouble.kind == "download":
-            await self._shown.wait_note(self._config.settle_cap_s)
-        notes = list(self._shown.notes)
-        if trouble.kind == "closed" and self._active.is_open:
-            return feedback.happened(call.name, [*notes, "the tab closed itself"])
-        # ERR_ABORTED is an answer without a page, as HTTP 204.
-        if trouble.kind == "download" or trouble.code == "ERR_ABORTED":
-            return feedback.failed(call.name, "; ".join([*notes, "the page stayed"]))
-        await self._reopen()
-        told = {
-            "hung": "the page did not answer in time",
-            "crashed": "the page crashed",
-            "closed": "the page closed itself",
-            "net": f"the address cannot be opened ({trouble.code})",
-        }.get(trouble.kind, "the page broke")
-        told = f"{told}, the last page was opened again"
-        return feedback.failed(call.name, "; ".join([*notes, told]))
+            await tabs.wait_note(self._config.settle_cap_s)
+        if trouble.kind == "closed" and tabs.active.is_open:
+            return feedback.happened(call.name, tabs.notes or ["the tab closed itself"])
+        status = await tabs.active.status() if trouble.kind == "net" else 0
+        outcome = await self._recover(trouble)
+        told = troubles.told(trouble, status, outcome)
+        return feedback.failed(call.name, "; ".join([*tabs.notes, told]))
 
-    async def _reopen(self) -> None:
-        """Replaces the active tab by a new one at its last address that worked."""
+    async def _recover(self, trouble: Trouble) -> str:
+        """Brings back a page that answers, by the gentlest way; says which it was."""
+        page = self._active
+        is_slow = trouble.kind == "hung" and page.is_awaiting_document
+        if troubles.stays(trouble) or is_slow and await page.give_up_loading():
+            return troubles.STAYED
+        if await self._left_error(trouble):
+            return troubles.OPENED
+        is_open = await self._reopen(is_worn=trouble.kind != "net")
+        return troubles.OPENED if is_open else troubles.EMPTY
+
+    async def _left_error(self, trouble: Trouble) -> bool:
+        """True after going back from an error page, so that its history is kept."""
+        is_task = self._active.url == self._start_url and self._current.setup
+        if trouble.kind != "net" or is_task:
+            return False  # going back would not do the setup again
+        return await self._active.leave_error()
+
+    async def _reopen(self, *, is_worn: bool = True) -> bool:
+        """A new tab for the active one, at its last address; False = it stays empty.
+
+        `is_worn` = the page itself broke, which is mended so often and no oftener.
+        """
         page = self._active
         url = page.url
-        self._reopenings += 1
+        self._reopenings += is_worn
         while True:
             page = await self._shown.replace(page)
-            self._shown.begin()
+            self._shown.active.begin()
             if self._reopenings > _REOPENINGS:
-                return
+                page.url = page.raw.url
+                return False
             try:
                 if url == self._start_url:
                     await self._load(page, self._current)
                 else:
                     await page.goto(url)
-                return
+                    await self._shown.name(page)
+                return True
             except Trouble:
                 self._reopenings = _REOPENINGS + 1
             except Failure as failure:
@@ -341,6 +357,7 @@ class BrowserEnv:
                 if not is_last:
                     await self._reopen()
                 continue
+            await tabs.refresh()
             made = observe.observation(tabs, screenshot, self._config, is_stale=False)
             self._last_good = made
             return made
@@ -360,14 +377,3 @@ class BrowserEnv:
     def _current(self) -> Task:
         assert self._task is not None, "reset comes first"
         return self._task
-
-
-def _cause_at_reset(trouble: Trouble) -> Cause:
-    if trouble.kind == "net":
-        for start, cause in _NET_CAUSES.items():
-            if trouble.code.startswith(start):
-                return cause
-        return Cause.HTTP_ERROR
-    if trouble.kind == "download":
-        return Cause.HTTP_ERROR
-    return Cause.SITE_TIMEOUT if trouble.kind == "hung" else Cause.PAGE_CRASH

@@ -14,10 +14,21 @@ from openwebrl_jax.web.tabs import Tabs
 
 def plan(call: ToolCall, place: Place) -> Plan:
     """Checks the arguments of a call; a Refusal says what is wrong with them."""
-    if call.name not in _TOOLS:
-        known = ", ".join(_TOOLS)
-        raise plans.Refusal(f"there is no tool {call.name!r}, the tools are {known}")
+    tools = known(place.config)
+    if call.name not in tools:
+        listed = ", ".join(tools)
+        raise plans.Refusal(f"there is no tool {call.name!r}, the tools are {listed}")
     return _TOOLS[call.name].plan(call.arguments, place)
+
+
+def known(config) -> tuple[str, ...]:
+    """The tools that config.web allows."""
+    return tuple(name for name in _TOOLS if name != "go_forward" or config.go_forward)
+
+
+def is_input(name: str) -> bool:
+    """True iff the tool touches the page, as against the browser around it."""
+    return name in _INPUTS
 
 
 async def act(plan: Plan, tabs: Tabs, before: dict, place: Place) -> Deed:
@@ -66,4 +77,10 @@ _TOOLS = {
     "done": _Tool(_plan_done, _done),
     "goto_url": _Tool(navigate.plan_goto, navigate.goto),
     "go_back": _Tool(navigate.plan_back, navigate.back),
+    "go_forward": _Tool(navigate.plan_forward, navigate.forward),
+    "new_tab": _Tool(navigate.plan_new_tab, navigate.new_tab),
+    "switch_tab": _Tool(navigate.plan_switch, navigate.switch),
+    "close_tab": _Tool(navigate.plan_close, navigate.close),
 }
+
+_INPUTS = ("click", "write", "press_keys", "scroll", "drag", "hover")

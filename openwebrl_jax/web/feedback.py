@@ -79,6 +79,14 @@ def _feedback(tool: str, state, text: str) -> Feedback:
     return Feedback(tool=tool, state=state, text=shorten(escape(text), LIMIT, _HEAD))
 
 
+def add(line: Feedback, more: str) -> Feedback:
+    """The line with something told beside what the call did; "" = nothing."""
+    if not more:
+        return line
+    text = shorten(f"{line.text}; {escape(more)}", LIMIT)
+    return Feedback(tool=line.tool, state=line.state, text=text)
+
+
 def escape(text: str) -> str:
     """Text of a page as one line that can never be a control token or a tag."""
     text = text.replace("<", "‹").replace(">", "›")

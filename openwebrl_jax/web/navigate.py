@@ -1,4 +1,4 @@
-"""The tools that go elsewhere: goto_url and go_back."""
+"""The tools that go elsewhere: in a tab's history, to an address, to another tab."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -23,11 +23,8 @@ def plan_goto(arguments, place) -> plans.Plan:
 async def goto(plan, tabs, before, place) -> Deed:
     page = tabs.active
     url = plan.arguments["url"]
-    status, asked_s = await _timed(page.goto(url))
-    text = f"opened {shorten(url, 100)}"
-    if status >= 400:
-        text += f" (HTTP {status})"
-    return Deed(text=text, asked_s=asked_s)
+    _, asked_s = await _timed(page.goto(url))
+    return Deed(text=f"opened {shorten(url, 100)}", asked_s=asked_s)
 
 
 def plan_back(arguments, place) -> plans.Plan:
@@ -39,10 +36,62 @@ async def back(plan, tabs, before, place) -> Deed:
     history = await page.send("Page.getNavigationHistory")
     if history["currentIndex"] <= page.first_entry:
         return Deed(text="went back", problem="there is no earlier page")
-    limit_s = place.config.navigate_timeout_s
-    going = page.raw.go_back(wait_until="commit", timeout=limit_s * 1000)
-    _, asked_s = await _timed(page.bounded(going, limit_s + 1.0))
+    _, asked_s = await _timed(page.step(-1))
     return Deed(text="went back", asked_s=asked_s)
+
+
+def plan_forward(arguments, place) -> plans.Plan:
+    return plans.Plan(tool="go_forward", arguments={})
+
+
+async def forward(plan, tabs, before, place) -> Deed:
+    page = tabs.active
+    history = await page.send("Page.getNavigationHistory")
+    if history["currentIndex"] + 1 >= len(history["entries"]):
+        return Deed(text="went forward", problem="there is no later page")
+    _, asked_s = await _timed(page.step(1))
+    return Deed(text="went forward", asked_s=asked_s)
+
+
+def plan_new_tab(arguments, place) -> plans.Plan:
+    return plans.Plan(tool="new_tab", arguments={})
+
+
+async def new_tab(plan, tabs, before, place) -> Deed:
+    page = await tabs.add()
+    return Deed(text=f"opened tab {tabs.shown.index(page)}")
+
+
+def plan_switch(arguments, place) -> plans.Plan:
+    index = arguments.get("tab_index")
+    if not plans.is_number(index) or index != int(index):
+        raise plans.Refusal(f"tab_index is the number of a tab, got {index!r}")
+    return plans.Plan(tool="switch_tab", arguments={"index": int(index)})
+
+
+async def switch(plan, tabs, before, place) -> Deed:
+    index, shown = plan.arguments["index"], tabs.shown
+    text = f"went to tab {index}"
+    if not 0 <= index < len(shown):
+        listed = "there is only tab 0" if len(shown) == 1 else f"0 to {len(shown) - 1}"
+        return Deed(text=text, problem=f"there is no such tab, {listed}")
+    if shown[index] is tabs.active:
+        return Deed(text=f"tab {index} was in view already")
+    await tabs.switch(shown[index])
+    return Deed(text=text)
+
+
+def plan_close(arguments, place) -> plans.Plan:
+    return plans.Plan(tool="close_tab", arguments={})
+
+
+async def close(plan, tabs, before, place) -> Deed:
+    shown = tabs.shown
+    if len(shown) == 1:
+        return Deed(text="close_tab", problem="the last tab cannot be closed")
+    text = f"closed tab {shown.index(tabs.active)}"
+    await tabs.close_active()
+    return Deed(text=f"{text}, tab {tabs.shown.index(tabs.active)} is in view now")
 
 
 async def _timed(work: Awaitable) -> tuple[Any, float]:

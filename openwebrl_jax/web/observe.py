@@ -4,7 +4,7 @@ import base64
 
 from openwebrl_jax.core.types import Observation, Tab
 from openwebrl_jax.web import feedback
-from openwebrl_jax.web.page import Page
+from openwebrl_jax.web.page import Page, Trouble
 from openwebrl_jax.web.tabs import Tabs
 
 
@@ -17,12 +17,15 @@ async def capture(page: Page, limit_s: float) -> bytes:
     answer = await page.send(
         "Page.captureScreenshot", limit_s, format="png", optimizeForSpeed=True
     )
-    return base64.b64decode(answer["data"])
+    screenshot = base64.b64decode(answer["data"])
+    if not screenshot:
+        raise Trouble("hung", "the capture is empty")
+    return screenshot
 
 
 def observation(tabs: Tabs, screenshot: bytes, config, is_stale: bool) -> Observation:
     """The record of one capture; names that come from pages are escaped."""
-    shown = [page for page in tabs.pages if page.is_open or page is tabs.active]
+    shown = tabs.shown
     return Observation(
         screenshot=screenshot,
         width_px=config.width_px,

@@ -16,6 +16,7 @@ from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.web import browser
 
 _MOVED = ("navigat", "context was destroyed", "promise was collected", "cannot find")
+ERROR_PAGE = "chrome-error://"
 _DOCUMENTS = 5  # that may follow each other before one is asked
 _COUNTED = ("document", "xhr", "fetch")  # requests that a page may be waiting for
 
@@ -47,12 +48,15 @@ class Page:
         self.title = ""
         self.first_entry = 0  # where the task began in the tab's history
         self.popups = 0  # asked for by the user since the action began, not yet there
+        self.opener: Page | None = None  # the tab that is shown when this one closes
+        self.is_left = False  # closed by us, not by itself
         self._session = session
         self._chromium = chromium
         self._config = config
         self._requests: set[Any] = set()
         self._idle = asyncio.Event()
         self._moved = asyncio.Event()
+        self._document: Any = None  # newest request for the tab's own document
         self._is_crashed = False
         self._failed = ("", "")  # code and URL of the action's last lost document
         self._gone = asyncio.get_running_loop().create_future()
@@ -65,12 +69,12 @@ class Page:
         self._moved.clear()
         self.popups = 0
         self._failed = ("", "")
+        self._document = None
 
     @property
-    def dead_end(self) -> str:
-        """Why the action has led to Chromium's error page; "" = it has not."""
-        is_dead = self.url.startswith("chrome-error:") and self._failed[0]
-        return self._chromium.proxy.explain(*self._failed) if is_dead else ""
+    def fault(self) -> str:
+        """Why the action's newest document did not come; "" = it did."""
+        return self._chromium.proxy.explain(*self._failed)
 
     @property
     def is_open(self) -> bool:
@@ -82,6 +86,11 @@ class Page:
         """True while a request that began with this action is under way."""
         return bool(self._requests)
 
+    @property
+    def is_awaiting_document(self) -> bool:
+        """True while, or after, this action's own document did not come."""
+        return self._document in self._requests or self.fault == "ERR_ABORTED"
+
     async def bounded(self, work: Awaitable, limit_s: float = 0.0) -> Any:
         """Awaits at most `limit_s` (0 = the action time-out), or until it is gone."""
         limit_s = limit_s or self._config.action_timeout_s
@@ -91,10 +100,10 @@ class Page:
                 {task, self._gone}, timeout=limit_s, return_when="FIRST_COMPLETED"
             )
             if not task.done():
-                raise self._trouble(f"no answer within {limit_s:g} s")
+                raise await self._trouble(f"no answer within {limit_s:g} s")
             return task.result()
         except browser.Error as error:
-            raise self._trouble(str(error)) from None
+            raise await self._trouble(str(error)) from None
         finally:
             task.cancel()
 
@@ -171,8 +180,18 @@ class Page:
         if not self._requests:
             await _within(self._moved.wait(), limit_s)
 
+    async def leave(self) -> None:
+        """Closes the tab as a person would: it may ask whether to leave first."""
+        self.is_left = True
+        with contextlib.suppress(browser.Error, TimeoutError):
+            closing = self.raw.close(run_before_unload=True)
+            await asyncio.wait_for(closing, self._config.capture_timeout_s)
+            await asyncio.wait({self._gone}, timeout=self._config.capture_timeout_s)
+        await self.close()
+
     async def close(self) -> None:
         """Closes the tab; a Chromium that cannot do even that is killed."""
+        self.is_left = True
         if self.raw.is_closed() or not self._chromium.is_alive():
             return
         try:
@@ -183,23 +202,70 @@ class Page:
             self._chromium.kill()
             raise Failure(Cause.BROWSER_CRASH, "a tab could not be closed") from None
 
-    def _trouble(self, text: str) -> Exception:
-        if not self._chromium.is_alive():
-            return Failure(Cause.BROWSER_CRASH, text.splitlines()[0])
+    async def status(self) -> int:
+        """HTTP status of the document that the action asked for; 0 = it has none."""
+        if self._document is None:
+            return 0
+        with contextlib.suppress(Trouble):
+            limit_s = self._config.capture_timeout_s
+            response = await self.bounded(self._document.response(), limit_s)
+            return response.status if response else 0
+        return 0
+
+    async def give_up_loading(self) -> bool:
+        """Stops a document that does not come; True = the old one answers again."""
+        await self._stop()
+        try:
+            await self._evaluate("0", self._config.capture_timeout_s)
+        except Trouble:
+            return False
+        return True
+
+    async def leave_error(self) -> bool:
+        """Goes from an error page back to what was there; False = one cannot."""
+        limit_s = self._config.capture_timeout_s
+        try:
+            await self.bounded(
+                self.raw.wait_for_url(
+                    f"{ERROR_PAGE}**", wait_until="commit", timeout=limit_s * 1000
+                ),
+                limit_s + 1.0,
+            )
+            history = await self.send("Page.getNavigationHistory")
+            entries, index = history["entries"], history["currentIndex"]
+            if not index or entries[index - 1]["url"] != self.url:
+                return False
+            await self.step(-1)
+            await self.wait_loaded()
+        except Trouble:
+            return False
+        return not self.raw.url.startswith(ERROR_PAGE)
+
+    async def step(self, by: int) -> None:
+        """Goes back (-1) or forward (1) in the tab's history."""
+        limit_s = self._config.navigate_timeout_s
+        go = self.raw.go_back if by < 0 else self.raw.go_forward
+        going = go(wait_until="commit", timeout=limit_s * 1000)
+        await self.bounded(going, limit_s + 1.0)
+
+    async def _trouble(self, text: str) -> Exception:
+        """What an error means: Chromium's death is found out before a page's."""
         code = re.search(r"net::(ERR_\w+)", text)
-        text = text.splitlines()[0]
-        if self._is_crashed or "crashed" in text:
-            return Trouble("crashed", text)
+        lines = text.splitlines()
+        text = lines[0] if lines else "no reason given"
         if "Download is starting" in text:
             return Trouble("download", text)
         if code:
             told = self._chromium.proxy.explain(code[1], self._failed[1])
             return Trouble("net", text, told)
-        if self._gone.done():
-            return Trouble("closed", text)
-        if any(word in text.lower() for word in _MOVED):
+        is_over = self._is_crashed or "crashed" in text or self._gone.done()
+        if not is_over and any(word in text.lower() for word in _MOVED):
             return Trouble("moved", text)
-        return Trouble("hung", text)
+        if not await self._chromium.answers():
+            return Failure(Cause.BROWSER_CRASH, text)
+        if self._is_crashed or "crashed" in text:
+            return Trouble("crashed", text)
+        return Trouble("closed" if self._gone.done() else "hung", text)
 
     def _listen(self) -> None:
         raw = self.raw
@@ -207,7 +273,7 @@ class Page:
         raw.on("close", self._on_gone)
         raw.on("request", self._on_request)
         raw.on("requestfinished", self._on_answer)
-        raw.on("requestfailed", self._on_failed)
+        raw.on("requestfailed", self._on_failure)
         raw.on("framenavigated", self._on_moved)
         self._session.on("Page.windowOpen", self._on_window)
 
@@ -223,6 +289,8 @@ class Page:
         if request.resource_type in _COUNTED:
             self._requests.add(request)
             self._idle.clear()
+        if request.is_navigation_request() and self._is_own(request):
+            self._document = request
 
     def _on_answer(self, request) -> None:
         self._requests.discard(request)
@@ -231,11 +299,17 @@ class Page:
         if request.resource_type == "document":
             self._moved.set()
 
-    def _on_failed(self, request) -> None:
-        if request.resource_type == "document":
+    def _on_failure(self, request) -> None:
+        if request is self._document:
             code = (request.failure or "").removeprefix("net::")
             self._failed = (code, request.url)  # of a redirect, the last one
         self._on_answer(request)
+
+    def _is_own(self, request) -> bool:
+        try:
+            return request.frame.parent_frame is None
+        except browser.Error:
+            return True  # its frame is not there yet, so it is the tab's first
 
     def _on_moved(self, frame) -> None:
         if frame.parent_frame is None:

@@ -1,8 +1,9 @@
 """Before and after an action, each in one round trip: wait until quiet, then look.
 
 The page counts as settled when two animation frames pass without a change, else when
-it has been quiet for `settle_quiet_s`, at most `settle_cap_s`. Requests and documents
-that the action began are waited for, and the looking is done again after them.
+it has been quiet for `settle_quiet_s`, at most `settle_cap_s`. Timers, requests and
+documents that the action began are waited for, and the looking is done again after
+them; so are images in view. What is still missing then is told as `late`.
 """
 
 import asyncio
@@ -75,12 +76,14 @@ async def after(tabs: Tabs, end: str, config) -> tuple[dict, Any]:
         page = tabs.active
         report = await _look(page, end, look > 0, config)
         seen = report["seen"] or _blank(page)
-        page.url, page.title = seen["url"], seen["title"]
+        if not seen["url"].startswith(pages.ERROR_PAGE):
+            page.url, page.title = seen["url"], seen["title"]
         if (report["ended"] or {}).get("is_done"):
             return seen, report["ended"]
         if clock() < latest and await _is_pending(tabs, page, seen, latest - clock()):
             continue
         break
+    seen["late"] = _late(tabs, report)
     return seen, report["ended"]
 
 
@@ -93,7 +96,9 @@ async def _look(page: Page, end: str, is_again: bool, config) -> dict:
           {"probe.resume();" if is_again else ""}
           {_settle(config)}
           const ended = await end();
-          return {{ended, seen: probe.after()}};
+          const [entry] = performance.getEntriesByType('navigation');
+          return {{ended, pace, seen: {{...probe.after(), kind: document.contentType,
+            status: entry ? entry.responseStatus : 0}}}};
         }})()""",
         config.settle_cap_s + config.action_timeout_s,
     )
@@ -101,7 +106,7 @@ async def _look(page: Page, end: str, is_again: bool, config) -> dict:
 
 async def _is_pending(tabs: Tabs, page: Page, seen: dict, left_s: float) -> bool:
     """True after waiting for something that the action began, if there was any."""
-    if page.popups:
+    if tabs.is_growing:
         await tabs.wait_popup(left_s)
     elif page.is_loading:
         await page.wait_idle(left_s)
@@ -112,9 +117,18 @@ async def _is_pending(tabs: Tabs, page: Page, seen: dict, left_s: float) -> bool
     return True
 
 
+def _late(tabs: Tabs, report: dict) -> str:
+    """What the page still lacks after all waiting; "" = nothing."""
+    pace = report.get("pace") or {}
+    if tabs.active.is_loading or tabs.is_growing or pace.get("images"):
+        return "the page is still loading"
+    return "the page is still changing" if pace.get("restless") else ""
+
+
 def _settle(config) -> str:
     quiet_ms, cap_ms = config.settle_quiet_s * 1000, config.settle_cap_s * 1000
-    return f"await probe.settle({quiet_ms}, {cap_ms}); probe.freeze();"
+    settled = f"await probe.settle({quiet_ms}, {cap_ms})"
+    return f"const pace = {settled}; probe.freeze();"
 
 
 def _end(script: str) -> str:

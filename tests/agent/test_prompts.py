@@ -30,6 +30,13 @@ def test_the_full_system_text_names_every_tool():
     assert all(f'"name": "{name}"' in text for name in NAMES.split())
 
 
+def test_going_forward_is_offered_only_where_it_is_asked_for():
+    name = '"name": "go_forward"'
+    assert name not in prompts.system_text("full")
+    text = prompts.system_text("full", (prompts.GO_FORWARD,))
+    assert name in text and text.index(name) > text.index('"name": "close_tab"')
+
+
 def test_an_unknown_style_is_refused():
     with pytest.raises(ValueError, match="config.agent.prompt='long'"):
         prompts.system_text("long")

@@ -12,7 +12,7 @@ import pytest
 
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Task, ToolCall
-from openwebrl_jax.web import browser, env
+from openwebrl_jax.web import browser, env, processes
 
 CLICK = ToolCall(name="click", arguments={"point_2d": [900, 900]})
 
@@ -76,7 +76,7 @@ async def test_a_killed_browser_is_a_crash_and_the_pool_recovers(
     second = pool._current
     assert second is not first and not first.is_alive()
     await pool.close()
-    assert not browser._members(first.pid) and not browser._members(second.pid)
+    assert not processes.members(first.pid) and not processes.members(second.pid)
     assert not os.path.exists(first._home) and not os.path.exists(second._home)
 
 
@@ -120,9 +120,9 @@ asyncio.run(main())
     )
     with owner:
         group = int(owner.stdout.readline())
-        assert browser._members(group)
+        assert processes.members(group)
         owner.kill()
     end = time.monotonic() + 20
-    while browser._members(group):
+    while processes.members(group):
         assert time.monotonic() < end, "Chromium outlived its owner"
         time.sleep(0.1)

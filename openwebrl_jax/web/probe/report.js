@@ -108,6 +108,24 @@ const local = { // of this document alone
     return [local, ...inner.flatMap((e) => e.contentWindow.__probe.local.family())];
   },
 };
+const quiet = async (quiet_ms, cap_ms) => {
+  const start = clock();
+  local.family().forEach((one) => one.flush());
+  const two = new Promise((ready) => frame(() => frame(ready)));
+  await Promise.race([two, new Promise((ready) => after_ms(ready, quiet_ms))]);
+  for (;;) {
+    const all = local.family(), t = clock(); // frames come and go
+    all.forEach((one) => one.flush());
+    const changed_at = Math.max(...all.map((one) => one.latest()));
+    const quiet_at = changed_at > start ? changed_at + quiet_ms : t;
+    const isOnItsWay = scrolls.length && !all.some((one) => one.scrolled());
+    const moved_at = isOnItsWay ? start + quiet_ms : t; // a wheel is not obeyed at once
+    const due_at = Math.max(quiet_at, moved_at, ...all.map((one) => one.due()));
+    const left_ms = Math.min(due_at, start + cap_ms) - t;
+    if (left_ms <= 0) return;
+    await new Promise((ready) => after_ms(ready, left_ms));
+  }
+};
 const probe = {
   local: Object.freeze(local),
   isAt(url) { return home === url; },
@@ -121,23 +139,11 @@ const probe = {
     spot = hit && boxOf(hit);
     return {...page(), hit: found, focus: describeFocus(), scrolls: scrolls.map(position)};
   },
-  async settle(quiet_ms, cap_ms) {
-    const start = clock();
-    local.family().forEach((one) => one.flush());
-    const two = new Promise((ready) => frame(() => frame(ready)));
-    await Promise.race([two, new Promise((ready) => after_ms(ready, quiet_ms))]);
-    for (;;) {
-      const all = local.family(), t = clock(); // frames come and go
-      all.forEach((one) => one.flush());
-      const changed_at = Math.max(...all.map((one) => one.latest()));
-      const quiet_at = changed_at > start ? changed_at + quiet_ms : t;
-      const isOnItsWay = scrolls.length && !all.some((one) => one.scrolled());
-      const moved_at = isOnItsWay ? start + quiet_ms : t; // a wheel is not obeyed at once
-      const due_at = Math.max(quiet_at, moved_at, ...all.map((one) => one.due()));
-      const left_ms = Math.min(due_at, start + cap_ms) - t;
-      if (left_ms <= 0) return;
-      await new Promise((ready) => after_ms(ready, left_ms));
-    }
+  async settle(quiet_ms, cap_ms) { // what the page still lacks at the end
+    const end = clock() + cap_ms;
+    await quiet(quiet_ms, cap_ms);
+    const left_ms = Math.max(0, end - clock());
+    return {restless: left_ms < 5, images: await waitForImages(left_ms)};
   },
   resume() { local.family().forEach((one) => one.thaw()); },
   freeze() { local.family().forEach((one) => one.stop()); }, // the rest is not its doing
