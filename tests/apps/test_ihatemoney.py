@@ -45,4 +45,4 @@ async def test_a_bill_is_shared(workplace, serve, opened, port):
     }
     bills = await hand.facts("() => document.querySelector('#bill_table').innerText")
     assert "pizza" in bills and "Everyone" in bills
-    await hand.do("done", response="Bob owes Zoë 15.00")
+    await hand.end("Bob owes Zoë 15.00")
