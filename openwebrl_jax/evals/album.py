@@ -49,13 +49,17 @@ def write_episode(
     episode: gallery.Episode,
     turns: Sequence[int],
     *,
-    frame_px: int = 400,
+    columns: int = 2,
+    frame_px: int = 440,
 ) -> Path:
-    """Draws some turns of an episode, by number from 1, beside one another."""
+    """Draws some turns of an episode, by number from 1; one past the last is its end.
+
+    Example: write_episode("docs/episode.png", store.load(folder, name), (3, 4, 5, 6)).
+    """
     story = gallery.tell(episode)
     frames = tuple(story.frames[number - 1] for number in turns)
     chosen = dataclasses.replace(story, frames=frames)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.strip(chosen, len(frames), frame_px).save(path, optimize=True)
+    sheet.strip(chosen, columns, frame_px).save(path, optimize=True)
     return path

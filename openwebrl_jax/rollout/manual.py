@@ -38,6 +38,7 @@ One call a line, or several as JSON; points go from 0 to 1000 on each axis.
 
 facts SCRIPT  what a page function says: facts () => document.title
 help [tool]   this list; quit ends the session"""
+UNJUDGED = types.Reward(value=0.0, parts={}, is_valid=False)
 _COLUMN = 56  # characters of each side when feedback is compared
 
 
@@ -122,9 +123,12 @@ async def replay(config: Any, path: str, tell: Tell, show: Show) -> int:
     return differ
 
 
-def save(folder: str | pathlib.Path, trajectory: types.Trajectory) -> pathlib.Path:
-    """Stores a session like any other trajectory; nobody has judged it."""
-    reward = types.Reward(value=0.0, parts={}, is_valid=False)
+def save(
+    folder: str | pathlib.Path,
+    trajectory: types.Trajectory,
+    reward: types.Reward = UNJUDGED,
+) -> pathlib.Path:
+    """Stores a session like any other trajectory, and returns its path."""
     kept = pathlib.Path(folder) / store.FOLDER
     return kept / f"{store.save(kept, trajectory, reward)}.zip"
 

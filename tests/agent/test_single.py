@@ -105,3 +105,14 @@ def test_memories_are_never_changed(config):
     before = play(config, [spoken(1)])
     play(config, [spoken(2)], memory=before)
     assert len(before.turns) == 1
+
+
+def test_a_lenient_reading_runs_what_a_strict_one_refuses_and_both_are_named(config):
+    reply = Reply(text="OK</think><tool_call>{'name': 'go_back'}</tool_call>")
+    (strict,) = play(config, [reply]).turns
+    config.lenient = True
+    (mended,) = play(config, [reply]).turns
+    assert strict.calls == () and "single quotes" in strict.parse_error
+    assert mended.calls == (ToolCall(name="go_back", arguments={}),)
+    assert strict.leniencies == mended.leniencies == ("single_quotes",)
+    assert mended.parse_error == ""

@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from configs import common
-from openwebrl_jax.core.types import Task, ToolCall
+from openwebrl_jax.core.types import Reward, Task, ToolCall
 from openwebrl_jax.evals import album
 from openwebrl_jax.rollout import build, manual
 
@@ -49,9 +49,10 @@ FIND = """() => {
 class Hand:
     """Does calls and insists that each has the effect it was meant to have."""
 
-    def __init__(self, play: manual.Play, kept: album.Album):
-        self.play, self.kept = play, kept
-        kept.show(play.page, None)
+    def __init__(self, play: manual.Play, folder: pathlib.Path):
+        self.play, self.folder = play, folder
+        self.kept = album.Album(folder)
+        self.kept.show(play.page, None)
 
     async def do(self, name: str, *, may_idle: bool = False, **arguments) -> str:
         """One call; returns the text of its feedback.
@@ -84,6 +85,12 @@ class Hand:
         """Clicks a field and fills it."""
         await self.click(css, may_idle=True)
         return await self.do("write", message=message)
+
+    async def end(self, response: str) -> None:
+        """Ends an episode that has come to what was wanted, and stores it."""
+        await self.do("done", response=response)
+        reward = Reward(value=1.0, parts={}, is_valid=True)
+        manual.save(self.folder, self.play.trajectory(), reward)
 
     async def facts(self, script: str):
         return await self.play.place.facts(script)
@@ -143,7 +150,7 @@ async def opened(request, port, chromium):
     config.web.width_px, config.web.height_px = WIDTH_PX, HEIGHT_PX
     config.web.chromium = chromium
     runner = build.make_runner(config)
-    hands, ends = [], contextlib.AsyncExitStack()
+    ends = contextlib.AsyncExitStack()
 
     async def start(url: str, intent: str) -> Hand:
         host = url.split("/")[2]
@@ -156,10 +163,7 @@ async def opened(request, port, chromium):
         ends.push_async_callback(place.close)
         _, page = await place.reset(task)
         shutil.rmtree(KEPT / name, ignore_errors=True)
-        hands.append(Hand(manual.Play(task, place, page), album.Album(KEPT / name)))
-        return hands[0]
+        return Hand(manual.Play(task, place, page), KEPT / name)
 
     async with ends:
         yield start
-        for hand in hands:
-            manual.save(KEPT / name, hand.play.trajectory())

@@ -36,6 +36,6 @@ async def test_a_note_is_written_and_corrected(workplace, serve, opened, port):
     await hand.click(SAVE)
     note = await hand.facts(NOTE)
     assert (note["text"], note["tags"]) == ("milk, bread\n漢字 🎉", ["home"])
-    await hand.do("done", response="kept")
     (file,) = (wiki / "tiddlers").glob("Shopping list*")
     assert "milk, bread" in file.read_text()
+    await hand.end("kept")

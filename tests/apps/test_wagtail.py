@@ -33,4 +33,4 @@ async def test_a_page_is_renamed_and_published(workplace, serve, opened, port):
     await hand.do("go_back")
     await hand.do("goto_url", url="http://cms.test/")
     assert await hand.facts("() => document.title.trim()") == TITLE
-    await hand.do("done", response="published")
+    await hand.end("published")

@@ -33,4 +33,4 @@ def test_a_session_is_numbered_and_its_newest_page_has_a_fixed_name(tmp_path, ep
 def test_some_turns_of_an_episode_are_one_picture(tmp_path, episodes):
     path = album.write_episode(tmp_path / "b" / "e.png", episodes[0], [1, 2])
     size, marks = marked(path)
-    assert len(marks) and size[0] > 2 * 400
+    assert len(marks) and size[0] > 2 * 440

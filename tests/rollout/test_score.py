@@ -1,5 +1,6 @@
 """Rates, intervals and pass@k against numbers known by other ways."""
 
+import dataclasses
 import itertools
 import math
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.rollout import score
+from tests.rewards import stories
 
 OUTCOMES = st.lists(st.sampled_from([True, False, None]), max_size=30)
 
@@ -95,3 +97,13 @@ def test_pass_at_k_is_the_mean_over_all_choices(outcomes, k):
 def test_pass_at_k_means_over_tasks():
     told = score.pass_at_k({"a": [True, False], "b": [False, False], "c": [True]}, 2)
     assert told == 0.5
+
+
+def test_departures_from_the_format_are_counted_by_turn():
+    strict = {"parse_error": "no", "leniencies": ("trailing_comma", "list")}
+    mended = {"leniencies": ("trailing_comma",)}
+    turns = [
+        dataclasses.replace(stories.turn(1), **found) for found in (strict, mended, {})
+    ]
+    told = score.format_counts(stories.story(turns=tuple(turns)))
+    assert told == {"malformed": 1, "trailing_comma": 2, "list": 1}

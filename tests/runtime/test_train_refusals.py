@@ -132,3 +132,8 @@ def test_an_unknown_key_is_named(tmp_path):
     assert code != 0 and "grup" in told and "group" in told
     assert "Traceback" not in told
     assert not (tmp_path / "run").exists()
+
+
+def test_a_lenient_reading_is_not_for_training(config, tmp_path):
+    config.agent.lenient = True
+    assert "agent.lenient" in refusal(config, tmp_path)
