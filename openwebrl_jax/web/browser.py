@@ -185,6 +185,10 @@ class Browser:
             {"url": "about:blank", "browserContextId": context_id, "newWindow": True},
         )
 
+    async def close_tab(self, target_id: str) -> None:
+        """Closes a tab by Chromium's own name for it."""
+        await self._session.send("Target.closeTarget", {"targetId": target_id})
+
     def kill(self) -> None:
         """Ends the process group at once; a group that is not ours is left alone."""
         processes.kill_group(self.pid, self._born)

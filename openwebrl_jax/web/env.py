@@ -324,7 +324,6 @@ class BrowserEnv:
         self._reopenings += is_worn
         while True:
             page = await self._shown.replace(page)
-            self._shown.active.begin()
             if self._reopenings > _REOPENINGS:
                 page.url = page.raw.url
                 return False

@@ -6,7 +6,8 @@ from typing import Any
 
 from openwebrl_jax.web import guard, plans
 from openwebrl_jax.web.feedback import Deed, shorten
-from openwebrl_jax.web.page import Trouble
+from openwebrl_jax.web.page import Page, Trouble
+from openwebrl_jax.web.tabs import Tabs
 
 
 def plan_goto(arguments, place) -> plans.Plan:
@@ -23,8 +24,18 @@ def plan_goto(arguments, place) -> plans.Plan:
 async def goto(plan, tabs, before, place) -> Deed:
     page = tabs.active
     url = plan.arguments["url"]
-    _, asked_s = await _timed(page.goto(url))
+    _, asked_s = await _timed(_goto(page, url, tabs))
     return Deed(text=f"opened {shorten(url, 100)}", asked_s=asked_s)
+
+
+async def _goto(page: Page, url: str, tabs: Tabs) -> None:
+    try:
+        await page.goto(url)
+    except Trouble as trouble:
+        if trouble.kind != "moved":
+            raise
+        # The page keeps going elsewhere itself: only a new tab is safe from it.
+        await (await tabs.replace(page)).goto(url)
 
 
 def plan_back(arguments, place) -> plans.Plan:

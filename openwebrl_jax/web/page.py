@@ -17,6 +17,7 @@ from openwebrl_jax.web import browser
 
 _MOVED = ("navigat", "context was destroyed", "promise was collected", "cannot find")
 ERROR_PAGE = "chrome-error://"
+_CLOSING_S = 2.0  # after it a tab is closed past Playwright
 _DOCUMENTS = 5  # that may follow each other before one is asked
 _COUNTED = ("document", "xhr", "fetch")  # requests that a page may be waiting for
 
@@ -195,9 +196,22 @@ class Page:
         if self.raw.is_closed() or not self._chromium.is_alive():
             return
         try:
-            await asyncio.wait_for(self.raw.close(), self._config.close_timeout_s)
+            await asyncio.wait_for(self.raw.close(), _CLOSING_S)
         except browser.Error:
             pass  # it closed itself meanwhile
+        except TimeoutError:
+            await self._close_by_force()
+
+    async def _close_by_force(self) -> None:
+        # Playwright waits for a navigation that never ends; Chromium does not.
+        limit_s = self._config.close_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                info = await self._session.send("Target.getTargetInfo")
+                await self._chromium.close_tab(info["targetInfo"]["targetId"])
+                await asyncio.wait({self._gone})
+        except browser.Error:
+            pass
         except TimeoutError:
             self._chromium.kill()
             raise Failure(Cause.BROWSER_CRASH, "a tab could not be closed") from None

@@ -136,6 +136,7 @@ class Tabs:
         for other in self.pages:
             other.opener = fresh if other.opener is page else other.opener
         self._active = fresh
+        fresh.begin()
         await page.close()
         return fresh
 

@@ -142,7 +142,7 @@ async def test_images_that_load_when_they_come_into_view(surf, site):
     )
     for _ in range(25):
         state, text = await surf.do("scroll", direction="down", amount=1)
-        if "100%" in text:
+        if "the page is at 100%" in text:
             break
     assert color(surf.seen) == (255, 0, 0) and "still loading" not in text
 

@@ -2,14 +2,11 @@
 
 import asyncio
 import os
-import pathlib
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 
 import pytest
+import pytest_asyncio
 
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.web import browser, env, processes
@@ -17,21 +14,8 @@ from tests.web import toys
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
-ROOT = pathlib.Path(__file__).parents[3]
-WORKER = """
-import asyncio, sys
-from configs import common
-from openwebrl_jax.web import browser
-async def main():
-    pool = browser.Pool(common.get_config().web, {})
-    await pool.start()
-    print(pool._current.pid, pool._current.driver_pid, flush=True)
-    await asyncio.sleep(60)
-asyncio.run(main())
-"""
 
-
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def own(config, site, chromium):
     """A pool of this test alone, whose Chromium may be done to as one likes."""
     short = config.copy_and_resolve_references()
@@ -98,62 +82,11 @@ async def test_a_browser_that_has_grown_too_large_is_replaced(own):
     taken_mb = first.memory_mb()
     assert 50 < taken_mb < 2000
     with own.config.unlocked():
-        own.config.memory_limit_mb = 4 * taken_mb
+        own.config.memory_limit_mb = int(4 * taken_mb)
     await slot.reset(toys.make_task("/page"))
     assert own._current is first
     with own.config.unlocked():
-        own.config.memory_limit_mb = taken_mb / 4
+        own.config.memory_limit_mb = int(taken_mb / 4)
     await slot.reset(toys.make_task("/page"))
     assert own._current is not first and not first.is_alive()
     await slot.close()
-
-
-def test_a_killed_worker_leaves_nothing_behind_the_next_start(chromium, monkeypatch):
-    place = tempfile.mkdtemp(prefix="owk_")
-    owner = subprocess.Popen(
-        [sys.executable, "-c", WORKER],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": place},
-    )
-    with owner:
-        assert owner.stdout is not None
-        group, driver = map(int, owner.stdout.readline().split())
-        born = processes.stat(driver)["born"]
-        assert {name.split("_")[0] for name in os.listdir(place)} == {"openwebrl"}
-        monkeypatch.setattr(tempfile, "tempdir", place)
-        processes.reap()
-        assert processes.members(group), "a living owner's browser was taken away"
-        os.kill(owner.pid, signal.SIGKILL)
-    end = time.monotonic() + 20
-    while processes.members(group) or processes.is_running(driver, born):
-        assert time.monotonic() < end, "Chromium outlived its owner"
-        time.sleep(0.05)
-    pathlib.Path(place, "openwebrl_browser_other").mkdir()
-    pathlib.Path(place, "playwright_chromiumdev_profile-other").mkdir()
-    processes.reap()
-    kept = {"openwebrl_browser_other", "playwright_chromiumdev_profile-other"}
-    assert set(os.listdir(place)) == kept
-    for name in kept:
-        pathlib.Path(place, name).rmdir()
-    os.rmdir(place)
-
-
-def test_what_still_runs_in_the_home_of_a_dead_owner_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    dead = subprocess.Popen(["true"])
-    born = processes.stat(dead.pid)["born"]
-    dead.wait()
-    name = f"openwebrl_browser_{processes._namespace():x}_{dead.pid:x}_{born:x}_abc"
-    (tmp_path / name).mkdir()
-    orphan = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    bystander = subprocess.Popen(["sleep", "60"])
-    try:
-        processes.note(str(tmp_path / name), orphan.pid)
-        processes.reap()
-        assert orphan.wait(5) == -signal.SIGKILL
-        assert bystander.poll() is None and not os.listdir(tmp_path)
-    finally:
-        bystander.kill()
-        bystander.wait()
