@@ -312,3 +312,12 @@ async def test_wrong_arguments_are_failed_feedback(surf):
     step = await surf("<p>x", *WRONG)
     assert [line.state for line in step.feedback] == ["failed"] * len(WRONG)
     assert step.cause is None
+
+
+async def test_a_fade_is_waited_for(surf):
+    page = (
+        "<style>p { margin-top: 80px; opacity: 0; transition: opacity 300ms }</style>"
+        f"<div style='{BLOCK}' onclick='p.style.opacity = 1'></div><p id=p>Menu</p>"
+    )
+    step = await surf(page, CLICK)
+    assert await surf.env.facts("() => getComputedStyle(p).opacity") == "1", said(step)

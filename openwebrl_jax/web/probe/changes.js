@@ -14,7 +14,7 @@ const LATE_MS = 20; // a timer may be that late
 const CHAIN = 2; // timers set by timers are waited for so deep
 
 const none = () => ({changes: 0, styles: 0, added: []});
-let isActing = false, begun = 0, lastChange = 0, scrolledAt = 0, isLeaving = false;
+let isActing = false, goesOn = false, begun = 0, lastChange = 0, scrolledAt = 0, isLeaving = false;
 let done = none(), late = none(); // of the action, and since it was looked at
 let pulses = new WeakMap(); // element -> its changes that nobody asked for
 let beats = new WeakMap(); // element -> how often it changed in this action
@@ -62,6 +62,7 @@ const note = (records) => {
       continue;
     }
     if (beats.get(element) < TICKER) lastChange = t;
+    else goesOn = goesOn || isActing;
     const into = isActing ? done : late;
     if (record.attributeName === 'class' || record.attributeName === 'style') {
       into.styles++;
@@ -110,17 +111,25 @@ const scopes = () => {
   return [document, ...roots.values()];
 };
 
+// When the fades and slides end that are under way; what turns for ever never does.
+const stillAt = () => {
+  const lefts = document.getAnimations().map((one) => one.playState === 'running'
+    ? one.effect.getComputedTiming().endTime - one.currentTime : 0);
+  const left_ms = Math.max(0, ...lefts.filter((left) => left <= TIMER_MS));
+  return left_ms && clock() + left_ms;
+};
+
 const pending = new Map(); // timer that the action has set -> when it is due
 let depth = null; // of the timer that runs now; null = none does
 around(window, 'setTimeout', (native, self, [run, delay_ms, ...rest]) => {
-  if (typeof run !== 'function') return Reflect.apply(native, self, [run, delay_ms, ...rest]);
   const mine = depth ?? (isActing ? 0 : CHAIN);
-  const id = Reflect.apply(native, self, [function (...args) {
+  const work = typeof run !== 'function' ? run : function (...args) {
     const outer = depth;
     pending.delete(id);
     depth = mine + 1;
     try { return run.apply(this, args); } finally { depth = outer; }
-  }, delay_ms, ...rest]);
+  };
+  const id = Reflect.apply(native, self, [work, delay_ms, ...rest]);
   if (mine < CHAIN && delay_ms > 0 && delay_ms <= TIMER_MS) {
     pending.set(id, clock() + Number(delay_ms) + LATE_MS);
   }

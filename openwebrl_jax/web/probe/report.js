@@ -74,7 +74,7 @@ const local = { // of this document alone
     judged = new WeakSet();
     if (!isAction) pulses = new WeakMap(); // setup is neither action nor background
     pending.clear();
-    files = wheel = isLeaving = false;
+    files = wheel = isLeaving = goesOn = false;
     menu = '';
     begun = clock();
     isActing = isAction;
@@ -82,7 +82,8 @@ const local = { // of this document alone
   },
   flush() { note(observer.takeRecords()); },
   latest: () => lastChange,
-  due: () => Math.max(0, ...pending.values()),
+  goesOn: () => goesOn,
+  due: () => Math.max(stillAt(), ...pending.values()),
   scrolled: () => scrolledAt >= begun,
   thaw() { // the action goes on: what came since the last look is its doing
     note(observer.takeRecords());
@@ -143,7 +144,8 @@ const probe = {
     const end = clock() + cap_ms;
     await quiet(quiet_ms, cap_ms);
     const left_ms = Math.max(0, end - clock());
-    return {restless: left_ms < 5, images: await waitForImages(left_ms)};
+    const restless = left_ms < 5 || local.family().some((one) => one.goesOn());
+    return {restless, images: await waitForImages(left_ms)};
   },
   resume() { local.family().forEach((one) => one.thaw()); },
   freeze() { local.family().forEach((one) => one.stop()); }, // the rest is not its doing

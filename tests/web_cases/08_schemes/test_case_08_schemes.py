@@ -47,7 +47,7 @@ async def test_an_address_is_refused_in_one_short_line(surf):
 
 
 @pytest.mark.parametrize(
-    "url", ["nowhere.invalid", "nowhere.invalid:81/x?a=b", "bücher.invalid"]
+    "url", ["nowhere.invalid", "nowhere.invalid:8081/x?a=b", "bücher.invalid"]
 )
 async def test_what_has_no_scheme_is_https(surf, url):
     await surf.open("<title>start</title>")
