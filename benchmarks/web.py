@@ -77,12 +77,12 @@ async def ours(config: Any, episodes: list[Any], *, is_warm: bool) -> Times:
 async def bare(config: Any, episodes: list[Any]) -> Times:
     """Playwright alone: click, two animation frames, CDP capture; no feedback."""
     server = sites.serve([sites.MINIWOB])
-    rules = browser.host_rules(server.ports)
+    rule = f"MAP {sites.MINIWOB} 127.0.0.1:{server.ports[sites.MINIWOB]}"
     told: Times = {"steps_s": [], "resets_s": []}
     async with async_api.async_playwright() as driver:
         chromium = await driver.chromium.launch(
             executable_path=browser.find_chromium(config.chromium),
-            args=[f"--host-resolver-rules={rules}"],
+            args=[f"--host-resolver-rules={rule}"],
             chromium_sandbox=False,
         )
         size = {"width": config.width_px, "height": config.height_px}
