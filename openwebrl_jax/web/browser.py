@@ -98,6 +98,7 @@ class Browser:
         home = processes.make_home()
         async with _temporary_folder(home):
             driver = await async_api.async_playwright().start()
+        _heed_death(driver)
         try:
             async with asyncio.timeout(LAUNCH_TIMEOUT_S):
                 chromium = await driver.chromium.launch(
@@ -281,6 +282,17 @@ class Pool:
             if browser.contexts <= 0 or not browser.is_alive():
                 self._retired.remove(browser)
                 await browser.close()
+
+
+def _heed_death(driver) -> None:
+    """Takes note of a driver's death, which asyncio else logs as never retrieved.
+
+    Every call on the driver raises it too, so nothing is lost.
+    """
+    transport = driver.stop.__self__._client._transport
+    transport.on_error_future.add_done_callback(
+        lambda future: future.cancelled() or future.exception()
+    )
 
 
 def _environment(home: str) -> dict[str, str | float | bool]:

@@ -37,12 +37,17 @@
     },
   });
   window.setInterval = new Proxy(window.setInterval, {
-    apply(target, self, [work, ...rest]) {
+    apply(target, self, [work, period_ms, ...rest]) {
       if (typeof work !== 'function') {
-        return Reflect.apply(target, self, [work, ...rest]);
+        return Reflect.apply(target, self, [work, period_ms, ...rest]);
       }
-      const run = wrapped(work, () => 0, () => Infinity);
-      return Reflect.apply(target, self, [run, ...rest]);
+      const ms = Number(period_ms) || 0;
+      let id = 0;
+      const run = wrapped(work, () => id, () => Infinity);
+      id = Reflect.apply(target, self, [run, period_ms, ...rest]);
+      // Its first tick is waited for; whether it goes on shows in what it changes.
+      if (isActing && depth < DEEPEST && ms <= LONGEST_MS) due.set(id, now() + ms);
+      return id;
     },
   });
   for (const name of ['clearTimeout', 'clearInterval']) {
