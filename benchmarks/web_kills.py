@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import random
+import runpy
 import signal
 import subprocess
 import sys
@@ -22,13 +23,13 @@ import threading
 import time
 from dataclasses import dataclass
 
-from configs import common
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Task, ToolCall
 from openwebrl_jax.web import browser, env, processes
 
 HANG_S = 60.0  # for an episode to end or a worker to be gone; longer = it hangs
 LONGEST_S = 1.5  # after the start of an episode the kill comes, at random
+_CONFIG = pathlib.Path(__file__).parents[1] / "configs/common.py"
 KINDS = ("chromium", "driver", "worker")
 PAGE = """<title>start</title><button style="position:fixed; inset:0"
   onclick="document.title = 'click ' + (n = (self.n || 0) + 1)">Go</button>"""
@@ -69,7 +70,7 @@ def serve() -> int:
 
 
 def make_pool(port: int) -> browser.Pool:
-    config = common.get_config().web
+    config = runpy.run_path(str(_CONFIG))["get_config"]().web
     with config.unlocked():
         config.width_px, config.height_px = 400, 300
     return browser.Pool(config, {"site.test": port})

@@ -90,6 +90,7 @@ class Browser:
         self._born = processes.stat(pid)["born"]
         self.driver_pid = processes.stat(pid)["parent"]
         self._driver_born = processes.stat(self.driver_pid)["born"]
+        self._is_killed = False
         self.episodes = 0
         self.contexts = 0
 
@@ -101,6 +102,7 @@ class Browser:
         home = processes.make_home()
         async with _temporary_folder(home):
             driver = await async_api.async_playwright().start()
+        _heed_death(driver)
         try:
             async with asyncio.timeout(LAUNCH_TIMEOUT_S):
                 chromium = await driver.chromium.launch(
@@ -125,8 +127,10 @@ class Browser:
 
     def is_alive(self) -> bool:
         """True iff the very processes that were started still run."""
-        return processes.is_running(self.pid, self._born) and processes.is_running(
-            self.driver_pid, self._driver_born
+        return (
+            not self._is_killed
+            and processes.is_running(self.pid, self._born)
+            and processes.is_running(self.driver_pid, self._driver_born)
         )
 
     async def answers(self) -> bool:
@@ -191,6 +195,7 @@ class Browser:
 
     def kill(self) -> None:
         """Ends the process group at once; a group that is not ours is left alone."""
+        self._is_killed = True  # it may take a moment to be seen
         processes.kill_group(self.pid, self._born)
 
     async def close(self) -> None:
@@ -293,6 +298,17 @@ class Pool:
             if browser.contexts <= 0 or not browser.is_alive():
                 self._retired.remove(browser)
                 await browser.close()
+
+
+def _heed_death(driver) -> None:
+    """Takes note of a driver's death, which asyncio else logs as never retrieved.
+
+    Every call on the driver raises it too, so nothing is lost.
+    """
+    transport = driver.stop.__self__._client._transport
+    transport.on_error_future.add_done_callback(
+        lambda future: future.cancelled() or future.exception()
+    )
 
 
 def _environment(home: str) -> dict[str, str | float | bool]:

@@ -109,8 +109,13 @@ const local = { // of this document alone
     return [local, ...inner.flatMap((e) => e.contentWindow.__probe.local.family())];
   },
 };
+const parsed = (cap_ms) => Promise.race([
+  new Promise((ready) => document.addEventListener('DOMContentLoaded', ready, {once: true})),
+  new Promise((ready) => after_ms(ready, cap_ms)),
+]);
 const quiet = async (quiet_ms, cap_ms) => {
   const start = clock();
+  if (document.readyState === 'loading') await parsed(cap_ms);
   local.family().forEach((one) => one.flush());
   const two = new Promise((ready) => frame(() => frame(ready)));
   await Promise.race([two, new Promise((ready) => after_ms(ready, quiet_ms))]);

@@ -1,6 +1,7 @@
 """Processes and folders that outlive their owner (playwright#41013, #6319)."""
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -41,7 +42,7 @@ def hang_browser(chromium):
 
 
 @pytest.mark.parametrize("harm", [kill_driver, kill_browser, hang_browser])
-async def test_the_episode_is_void_and_the_next_one_is_served(own, harm):
+async def test_the_episode_is_void_and_the_next_one_is_served(own, harm, caplog):
     slot = env.make_env(own)
     await slot.reset(toys.make_task("/page"))
     first = own._current
@@ -60,6 +61,8 @@ async def test_the_episode_is_void_and_the_next_one_is_served(own, harm):
     await slot.close()
     assert not processes.members(first.pid) and not os.path.exists(first._home)
     assert not processes.is_running(first.driver_pid, first._driver_born)
+    gc.collect()
+    assert "never retrieved" not in caplog.text and "destroyed" not in caplog.text
 
 
 @pytest.mark.parametrize("harm", [kill_driver, kill_browser])
