@@ -19,8 +19,8 @@ class Seat(NamedTuple):
     """Where a prompt goes. Made by `Slots.take`."""
 
     row: int
-    donor: int | None  # a row to copy the beginning from; None = its own is as good
-    shared: int  # tokens to copy, once they are there
+    donor: int  # another row to copy the beginning from, once it is there
+    shared: int  # tokens of it; 0 = what the own row has is as good
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Slots:
         self._clock += 1
         self._slots[row] = _Slot(identity_L, kept, episode_id, True, self._clock)
         if shared.get(donor, 0) - kept < self._worth:
-            return Seat(row, None, 0)
+            return Seat(row, row, 0)
         return Seat(row, donor, shared[donor])
 
     def filled(self, row: int) -> int:

@@ -86,7 +86,7 @@ class Speaker:
             seat=seat,
             queued_s=time.monotonic() - came_s,
             finish=finish,
-            is_sharing=seat.donor is not None,
+            is_sharing=seat.shared > 0,
         )
         self._lines.append(line)
         self._count("prompt_tokens", len(item.ids_L))
@@ -179,10 +179,10 @@ class Speaker:
         return [self._piece(line, tokens) for line in waiting[:rows]], rows, tokens
 
     def _is_long(self, line: _Line) -> bool:
-        """True = a wide chunk would be half full at least, and its row holds it."""
+        """True = a wide chunk would be nearly full, and its row holds it."""
         wide = self._lattice.wide_tokens
         end = self._slots.filled(line.seat.row) + wide
-        return 2 * self._rest(line) > wide and end <= self._lattice.places[-1]
+        return 4 * self._rest(line) > 3 * wide and end <= self._lattice.places[-1]
 
     def _piece(self, line: _Line, tokens: int) -> prompts.Piece:
         row = line.seat.row

@@ -22,7 +22,7 @@ def test_an_episode_finds_its_row_and_what_it_holds():
     one = slots.Slots(3, worth=1)
     row = seat(one, "a", 1, 2, 3, 4)
     seat(one, "b", 9, 9)
-    assert one.take("a", ids(1, 2, 5, 6, 7)) == (row, None, 0)
+    assert one.take("a", ids(1, 2, 5, 6, 7)) == (row, row, 0)
     assert one.filled(row) == 2
 
 
@@ -38,7 +38,7 @@ def test_a_longer_beginning_in_another_row_is_copied_if_it_is_worth_it():
     donor = seat(one, "a", 1, 2, 3, 4, 5)
     row, *_ = one.take("b", ids(1, 2, 3, 8))
     assert one.filled(row) == 0 and row != donor
-    assert one.take("c", ids(1, 2, 8, 8)).donor is None
+    assert one.take("c", ids(1, 2, 8, 8)).shared == 0
     assert one.take("d", ids(1, 2, 3, 4, 9))[1:] == (donor, 4)
 
 
@@ -67,15 +67,15 @@ def test_of_the_rows_of_no_one_that_with_the_longest_beginning_is_taken():
     rows = [seat(one, name, n, n, n) for n, name in enumerate("abc")]
     for name in "abc":
         one.release(name)
-    row, donor, _ = one.take("d", ids(1, 1, 1, 1))
-    assert (row, donor) == (rows[1], None) and one.filled(row) == 3
+    assert one.take("d", ids(1, 1, 1, 1)) == (rows[1], rows[1], 0)
+    assert one.filled(rows[1]) == 3
 
 
 def test_new_weights_forget_what_rows_hold_but_not_whose_they_are():
     one = slots.Slots(2, worth=1)
     rows = [seat(one, name, 1, 2, 3) for name in "ab"]
     one.forget()
-    assert one.take("b", ids(1, 2, 3)) == (rows[1], None, 0)
+    assert one.take("b", ids(1, 2, 3)) == (rows[1], rows[1], 0)
     assert one.filled(rows[1]) == 0
 
 
@@ -93,7 +93,7 @@ def test_what_a_row_is_said_to_hold_is_there(requests):
         row, donor, shared = one.take(episode, wanted)
         kept = one.filled(row)
         assert kept < len(wanted) and cache[row][:kept].tolist() == tokens[:kept]
-        if donor is not None:
+        if shared:
             assert shared >= kept + 2
             assert cache[donor][:shared].tolist() == tokens[:shared]
         cache[row] = wanted
