@@ -25,8 +25,9 @@ class Seat(NamedTuple):
 
 @dataclass(slots=True)
 class _Slot:
+    # What is in the row, or of a busy one will be before its reply begins.
     known_L: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    filled: int = 0  # tokens of `known_L` that are in the cache already
+    filled: int = 0  # tokens of it that are in the cache already
     owner: str | None = None  # an episode; None = of no one
     is_busy: bool = False
     used: int = 0  # when it was taken
@@ -55,7 +56,7 @@ class Slots:
         shared = {other: self._common(other, identity_L) for other in others}
         donor = max(others, key=shared.__getitem__, default=row)
         self._clock += 1
-        self._slots[row] = _Slot(identity_L, kept, episode_id, True, self._clock)
+        self._slots[row] = _Slot(identity_L[:-1], kept, episode_id, True, self._clock)
         if shared.get(donor, 0) - kept < self._worth:
             return Seat(row, row, 0)
         return Seat(row, donor, shared[donor])

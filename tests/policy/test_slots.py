@@ -52,6 +52,12 @@ def test_who_comes_with_another_waits_for_it():
     assert one.filled(leader.row) == follower.shared
 
 
+def test_who_waits_wants_no_more_than_is_there_when_the_reply_begins():
+    one = slots.Slots(2, worth=1)
+    leader = one.take("a", ids(1, 2, 3))
+    assert one.take("b", ids(1, 2, 3, 4, 5)) == (1 - leader.row, leader.row, 2)
+
+
 def test_a_row_of_no_one_goes_first_then_the_one_used_longest_ago():
     one = slots.Slots(3, worth=9)
     rows = {name: seat(one, name, n) for n, name in enumerate("abc")}
