@@ -191,11 +191,12 @@ def make_programs(
 
     def init_cache(params):
         model = nnx.merge(graphdef, params)
-        return _empty(model, lattice.rows, lattice.places[-1])
+        dtype = qwen3_vl.table_VD(model).dtype
+        return caches.init_cache(model.sizes, lattice.rows, lattice.places[-1], dtype)
 
     def prefill(params, store, cache, chunk: Chunk, places: int):
         model = nnx.merge(graphdef, params)
-        some = _take(model, cache, chunk.row_B, chunk.count, places)
+        some = caches.take(cache, chunk.row_B, chunk.start_B, chunk.count, places)
         _, some = qwen3_vl.extend(  # nobody asks for the hidden states
             model,
             some,
@@ -205,19 +206,25 @@ def make_programs(
             store,
             chunk.start_B,
         )
-        return _put(cache, some, chunk, chunk.ids_BL.shape[1])
+        tokens = chunk.ids_BL.shape[1]
+        return caches.put(cache, some, chunk.row_B, chunk.start_B, chunk.count, tokens)
 
     def copy(cache, from_J, to_J, count, places: int):
-        def one(j, cache):
-            return caches.move(cache, from_J[j], cache, to_J[j], jnp.int32(0), places)
-
-        return jax.lax.fori_loop(0, count, one, cache)
+        return caches.copy(cache, from_J, to_J, count, places)
 
     def decode(params, cache, seeds: Seeds, places: int):
         model = nnx.merge(graphdef, params)
-        some = _take(model, cache, seeds.row_B, seeds.count, places)
+        some = caches.take(cache, seeds.row_B, seeds.start_B, seeds.count, places)
         drawn, some = _decode(model, some, seeds, rule, lattice, end_id)
-        return drawn, _put(cache, some, seeds, lattice.decode_tokens)
+        cache = caches.put(
+            cache,
+            some,
+            seeds.row_B,
+            seeds.start_B,
+            seeds.count,
+            lattice.decode_tokens,
+        )
+        return drawn, cache
 
     return Programs(
         init_store=jax.jit(init_store),
@@ -235,29 +242,6 @@ def _write(store_XD: jax.Array, new_XD: jax.Array, place_I: jax.Array, features:
     store_CMD = store_XD.reshape(*lead, -1, features, width)
     new_IMD = new_XD.reshape(*lead, -1, features, width)
     return store_CMD.at[..., place_I, :, :].set(new_IMD).reshape(store_XD.shape)
-
-
-def _empty(model: qwen3_vl.Model, rows: int, places: int) -> caches.Cache:
-    dtype = qwen3_vl.table_VD(model).dtype
-    return caches.init_cache(model.sizes, rows, places, dtype)
-
-
-def _take(model: qwen3_vl.Model, cache, row_B, count, places: int) -> caches.Cache:
-    """The first places of the rows of a call; the others stay empty."""
-
-    def one(b, some):
-        return caches.move(cache, row_B[b], some, b, jnp.int32(0), places)
-
-    return jax.lax.fori_loop(0, count, one, _empty(model, len(row_B), places))
-
-
-def _put(cache, some: caches.Cache, call: Chunk | Seeds, tokens: int) -> caches.Cache:
-    """Writes back the places that the call has added."""
-
-    def one(b, cache):
-        return caches.move(some, b, cache, call.row_B[b], call.start_B[b], tokens)
-
-    return jax.lax.fori_loop(0, call.count, one, cache)
 
 
 def _decode(
