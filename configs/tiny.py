@@ -29,7 +29,7 @@ def shrink(config: Any) -> Any:
     config.sample.response_tokens = 32
     config.sample.context_tokens = 160
     config.sample.slots = 32
-    config.sample.prompt_buckets = (64, 128)
+    config.sample.prompt_buckets = (128,)
     config.batch.rows = 32
     config.batch.lengths = (88, 160)
     config.batch.loss_tokens = 32

@@ -33,8 +33,8 @@ DECODE_TOKENS = 16  # between two looks at what has come and what has ended
 class Lattice:
     """The sizes of all programs. Made by `make_lattice`.
 
-    Example: 32 rows of 192 places, `places` (64, 128, 192), `widths` (8, 16, 32),
-    chunks of 32 tokens for 1 or 8 rows and of 128 for one, 16 tokens a decode.
+    Example: 32 rows of 544 places, `places` (256, 544), `widths` (8, 16, 32), chunks
+    of 32 tokens for 1 or 8 rows and of 256 for one, 16 tokens a decode.
     """
 
     rows: int  # of the cache
@@ -42,7 +42,7 @@ class Lattice:
     widths: tuple[int, ...]  # rows of a call of `decode`
     narrow_rows: int
     narrow_tokens: int
-    wide_tokens: int
+    wide_tokens: int  # of one row; narrow ones will do where prompts are short
     decode_tokens: int
     response_tokens: int
 
@@ -86,7 +86,7 @@ def make_lattice(config: Any) -> Lattice:
         widths=tuple(sorted({-(-config.slots // part) for part in (1, 2, 4)})),
         narrow_rows=min(NARROW_ROWS, config.slots),
         narrow_tokens=narrow,
-        wide_tokens=min(WIDE_TOKENS, limit),
+        wide_tokens=WIDE_TOKENS if limit >= WIDE_TOKENS else narrow,
         decode_tokens=min(DECODE_TOKENS, config.response_tokens),
         response_tokens=config.response_tokens,
     )

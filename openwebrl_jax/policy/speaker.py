@@ -181,8 +181,9 @@ class Speaker:
     def _is_long(self, line: _Line) -> bool:
         """True = a wide chunk would be nearly full, and its row holds it."""
         wide = self._lattice.wide_tokens
-        end = self._slots.filled(line.seat.row) + wide
-        return 4 * self._rest(line) > 3 * wide and end <= self._lattice.places[-1]
+        is_apart = wide > self._lattice.narrow_tokens
+        fits = self._slots.filled(line.seat.row) + wide <= self._lattice.places[-1]
+        return is_apart and fits and 4 * self._rest(line) > 3 * wide
 
     def _piece(self, line: _Line, tokens: int) -> prompts.Piece:
         row = line.seat.row
