@@ -70,8 +70,8 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.sample.temperature = 0.8
     config.sample.response_tokens = 1024  # longest reply
     config.sample.context_tokens = 32_768  # longest prompt + reply
-    config.sample.slots = 48  # replies decoded at once
-    config.sample.prompt_buckets = (2048, 4096, 8192, 16_384, 32_768)  # padded lengths
+    config.sample.slots = 48  # rows of the cache: episodes that find theirs again
+    config.sample.prompt_buckets = (2048, 4096, 8192, 16_384, 32_768)  # of a row, seen
     config.sample.timeout_s = 120.0
 
     config.reward = ConfigDict()

@@ -23,7 +23,7 @@ def get_config(variant: str = ""):
     if variant == "tiny":
         config.tasks.max_turns = 4
         config.sample.context_tokens = 256
-        config.sample.prompt_buckets = (64, 128, 224)
+        config.sample.prompt_buckets = (128, 224)
         config.batch.lengths = (224, 448)
     config.algo.iterations = 50
     config.optim.lr_peak = config.optim.lr_peak / 2

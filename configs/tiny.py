@@ -29,7 +29,7 @@ def shrink(config: Any) -> Any:
     config.sample.response_tokens = 32
     config.sample.context_tokens = 160
     config.sample.slots = 32
-    config.sample.prompt_buckets = (64, 128)
+    config.sample.prompt_buckets = (128,)
     config.batch.rows = 16
     config.batch.lengths = (224,)  # three episodes of one turn, or one of two
     config.batch.loss_tokens = 96

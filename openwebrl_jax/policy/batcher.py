@@ -1,32 +1,46 @@
-"""One thread that runs batches: items come in one by one, results go back to each.
+"""One thread that works at many items at once: they come and go one by one.
 
-In: items from coroutines, and chores to do between two batches. Out: a result, or an
-exception, for each. The thread does one thing at a time, so that what it touches needs
-no lock, and the event loop stays live.
+In: items from coroutines, and chores to do while nothing is in the middle. Out: a
+result, or an exception, for each. The thread does one thing at a time, so that what it
+touches needs no lock, and the event loop stays live.
 """
 
 import asyncio
 import collections
 import concurrent.futures
-import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from absl import logging
 
 from openwebrl_jax.core.causes import Cause, Failure
 
 # An idle thread waits while items come closer together than the gap, and no longer
-# than the cap. A batch takes tens of milliseconds whatever its width: an item that
-# comes just too late waits for longer than this, and costs a batch of its own.
+# than the cap: what comes together shares its first steps.
 _GAP_S = 0.004
 _CAP_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
+class Work(Protocol):
+    """What the thread works at; nobody else calls these."""
+
+    def add(self, item: Any, came_s: float, finish: Callable[[Any], None]) -> None:
+        """Takes an item, which came at that time; `finish` takes its result."""
+        ...
+
+    def step(self) -> None:
+        """A short piece of work on the items inside; some may be finished by it."""
+        ...
+
+    def drop(self) -> None:
+        """Forgets all items inside: a step has failed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Job:
     """An item or a chore, when it came, and where its result goes."""
 
@@ -38,21 +52,20 @@ class _Job:
 class Batcher:
     """Owns the thread and the queue in front of it.
 
-    `run` maps at most `slots` items, and the seconds that each has waited, to their
-    results in order. If it raises, each of its items gets the Failure
-    SAMPLER_UNAVAILABLE, and the thread goes on.
+    At most `slots` items are inside the work at once, in the order in which they came.
+    If a step raises, each item inside gets the Failure SAMPLER_UNAVAILABLE, and the
+    thread goes on.
     """
 
-    def __init__(
-        self, run: Callable[[Sequence[Any], Sequence[float]], Sequence[Any]], slots: int
-    ):
-        self._run = run
+    def __init__(self, work: Work, slots: int):
+        self._of = work
         self._slots = slots
         self._items: collections.deque[_Job] = collections.deque()
         self._chores: collections.deque[_Job] = collections.deque()
         self._is_closed = False
         self._changed = threading.Condition()  # guards the three above
-        self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
+        self._inside: list[_Job] = []  # the thread's own
+        self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
         self._thread.start()
 
     async def submit(self, item: Any) -> Any:
@@ -60,11 +73,14 @@ class Batcher:
         return await self._put(self._items, item)
 
     async def between(self, chore: Callable[[], Any]) -> Any:
-        """Runs the chore in the thread, before the next batch; its result."""
+        """Runs the chore in the thread once nothing is inside; its result.
+
+        No item is taken in before that.
+        """
         return await self._put(self._chores, chore)
 
     async def close(self) -> None:
-        """Ends after the batch that runs; whoever still waits gets a Failure."""
+        """Ends with what is inside; whoever still waits gets a Failure."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -81,64 +97,73 @@ class Batcher:
 
     # What follows runs in the thread.
 
-    def _work(self) -> None:
-        while (task := self._next_task()) is not None:
-            task()
+    def _run(self) -> None:
+        while self._inside or not self._is_over():
+            if chore := self._next_chore():
+                _do(chore)
+            else:
+                self._step(self._next_items())
         for job in _started([*self._chores, *self._items]):
             job.future.set_exception(
                 Failure(Cause.SAMPLER_UNAVAILABLE, "the sampler was closed")
             )
 
-    def _next_task(self) -> Callable[[], None] | None:
-        """Waits for a chore or a batch to run; None = closed."""
+    def _is_over(self) -> bool:
+        """Waits, while nothing is inside, for something to do; True = closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_ready(1))
-            self._gather()
-            if self._is_closed:
-                return None
-            if self._chores:
-                return functools.partial(_do, [self._chores.popleft()])
-            count = min(self._slots, len(self._items))
-            batch = [self._items.popleft() for _ in range(count)]
-        return functools.partial(self._run_batch, batch)
+            end_s = time.monotonic() + _CAP_S
+            is_growing = True
+            while is_growing and not self._is_ready(self._slots):
+                more = len(self._items) + 1
+                is_growing = self._changed.wait_for(
+                    lambda more=more: self._is_ready(more),
+                    min(_GAP_S, end_s - time.monotonic()),
+                )
+            return self._is_closed
 
     def _is_ready(self, items: int) -> bool:
-        """True = so many items wait, or something goes before any batch."""
+        """True = so many items wait, or something goes before any of them."""
         return self._is_closed or bool(self._chores) or len(self._items) >= items
 
-    def _gather(self) -> None:
-        """Lets the queue grow while items come in quick succession."""
-        end_s = time.monotonic() + _CAP_S
-        is_growing = True
-        while is_growing and not self._is_ready(self._slots):
-            more = len(self._items) + 1
-            is_growing = self._changed.wait_for(
-                lambda more=more: self._is_ready(more),
-                min(_GAP_S, end_s - time.monotonic()),
-            )
+    def _next_chore(self) -> _Job | None:
+        """None = there is none, or it has to wait for what is inside."""
+        with self._changed:
+            is_free = not self._inside and not self._is_closed
+            return self._chores.popleft() if self._chores and is_free else None
 
-    def _run_batch(self, batch: list[_Job]) -> None:
-        batch = _started(batch)
-        if not batch:
+    def _next_items(self) -> list[_Job]:
+        with self._changed:
+            if self._is_closed or self._chores:
+                return []
+            count = min(self._slots - len(self._inside), len(self._items))
+            return [self._items.popleft() for _ in range(count)]
+
+    def _step(self, new: list[_Job]) -> None:
+        new = _started(new)
+        self._inside += new
+        if not self._inside:
             return
-        now_s = time.monotonic()
         try:
-            results = self._run(
-                [job.content for job in batch], [now_s - job.came_s for job in batch]
-            )
+            for job in new:
+                self._of.add(job.content, job.came_s, job.future.set_result)
+            self._of.step()
         except Exception as error:  # goes to those who wait, as an executor does it
-            logging.exception("a batch of %d failed", len(batch))
-            for job in batch:
-                job.future.set_exception(
-                    Failure(Cause.SAMPLER_UNAVAILABLE, f"the batch failed: {error!r}")
-                )
-        else:
-            for job, result in zip(batch, results, strict=True):
-                job.future.set_result(result)
+            self._fail(error)
+        self._inside = [job for job in self._inside if not job.future.done()]
+
+    def _fail(self, error: Exception) -> None:
+        lost = [job for job in self._inside if not job.future.done()]
+        logging.exception("a step with %d items failed", len(lost))
+        self._of.drop()
+        for job in lost:
+            job.future.set_exception(
+                Failure(Cause.SAMPLER_UNAVAILABLE, f"a step failed: {error!r}")
+            )
 
 
-def _do(chores: list[_Job]) -> None:
-    for job in _started(chores):
+def _do(chore: _Job) -> None:
+    for job in _started([chore]):
         try:
             job.future.set_result(job.content())
         except Exception as error:  # the chore's caller handles it

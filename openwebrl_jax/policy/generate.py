@@ -1,18 +1,16 @@
-"""Replies by the batch: two jitted programs, pixels to features and prompts to tokens.
+"""The sampler's programs on the device: each works at some rows of one cache.
 
-`encode` writes the features of new screenshots into a store that all rows share;
-`generate` prefills right-padded prompts and decodes until every row has ended. What
-a row draws depends on its own key, prompt and token index alone, never on the rows
-beside it. The cache lives inside the program: one prefill fills it, the loop rewrites
-it in place.
+`encode` writes the features of new screenshots into a store that all rows share,
+`prefill` appends a chunk of prompt to a few rows, `copy` gives a row the beginning of
+another, and `decode` draws the next tokens of many rows. All sizes come from one
+lattice, so that few programs are ever compiled. What a row draws depends on its own
+key, prompt and token index alone, never on the rows beside it nor on where a call ends.
 
-Letters: B rows, L prompt tokens, T reply tokens, S cache positions, D width, V
-vocabulary, C places in the store, M features an image, I images, P patches, N values
-a patch.
+Letters: B rows of a call, L tokens of a chunk, T tokens that a call draws, J copies of
+a call, D width, V vocabulary, M features an image, I images, P patches, N values a
+patch, X any other axis.
 """
 
-import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,12 +23,77 @@ from openwebrl_jax.core import types
 from openwebrl_jax.models import cache as caches
 from openwebrl_jax.models import head, qwen3_vl
 
-# Tokens that are prefilled at once: enough to keep any device busy.
-_PREFILL_TOKENS = 1024
+WIDE_TOKENS = 256  # of one row, prefilled at once
+NARROW_TOKENS = 32  # of some rows
+NARROW_ROWS = 8
+DECODE_TOKENS = 16  # between two looks at what has come and what has ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lattice:
+    """The sizes of all programs. Made by `make_lattice`.
+
+    Example: 32 rows of 544 places, `places` (256, 544), `widths` (8, 16, 32), chunks
+    of 32 tokens for 1 or 8 rows and of 256 for one, 16 tokens a decode.
+    """
+
+    rows: int  # of the cache
+    places: tuple[int, ...]  # of a row that a program looks at; the last are all
+    widths: tuple[int, ...]  # rows of a call of `decode`
+    narrow_rows: int
+    narrow_tokens: int
+    wide_tokens: int  # of one row; narrow ones will do where prompts are short
+    decode_tokens: int
+    response_tokens: int
+
+    def places_from(self, least: int) -> list[int]:
+        """The sizes that hold so many places."""
+        return [count for count in self.places if count >= least]
+
+    def prefills(self) -> list[tuple[int, int, int]]:
+        """Rows, tokens and places of each program `prefill`."""
+        narrow = {(1, self.narrow_tokens), (self.narrow_rows, self.narrow_tokens)}
+        return [
+            (rows, tokens, places)
+            for rows, tokens in sorted({*narrow, (1, self.wide_tokens)})
+            for places in self.places_from(tokens)
+        ]
+
+    def decodes(self) -> list[tuple[int, int]]:
+        """Rows and places of each program `decode`."""
+        places = self.places_from(self.decode_tokens)
+        return [(rows, count) for rows in self.widths for count in places]
+
+    def size(self, encodings: int) -> int:
+        """How many programs there are, with so many sizes of `encode`."""
+        starts = 2  # init_store, init_cache
+        programs = len(self.prefills()) + len(self.decodes()) + len(self.places)
+        return starts + programs + encodings
+
+
+def make_lattice(config: Any) -> Lattice:
+    """The lattice of `config.sample`.
+
+    A row is longer than its context by what the padding of a call may overrun.
+    """
+    limit = config.context_tokens - config.response_tokens
+    narrow = min(NARROW_TOKENS, limit)
+    whole = config.context_tokens + max(narrow, DECODE_TOKENS)
+    shorter = [n for n in config.prompt_buckets if n < config.context_tokens]
+    return Lattice(
+        rows=config.slots,
+        places=(*shorter, whole),
+        widths=tuple(sorted({-(-config.slots // part) for part in (1, 2, 4)})),
+        narrow_rows=min(NARROW_ROWS, config.slots),
+        narrow_tokens=narrow,
+        wide_tokens=WIDE_TOKENS if limit >= WIDE_TOKENS else narrow,
+        decode_tokens=min(DECODE_TOKENS, config.response_tokens),
+        response_tokens=config.response_tokens,
+    )
 
 
 class Images(NamedTuple):
-    """Screenshots to encode. Made by `policy.prompt`, eaten by `encode`."""
+    """Screenshots to encode. Made by `policy.features`, eaten by `encode`."""
 
     patches_IPN: Any  # float32, merge-block-major, zeros beyond an image's count
     count_I: Any  # int32
@@ -39,24 +102,32 @@ class Images(NamedTuple):
     table_weight_4IP: Any  # float32
 
 
-class Prompts(NamedTuple):
-    """Right-padded prompts. Made by `policy.prompt`, eaten by `generate`.
+class Chunk(NamedTuple):
+    """Right-padded pieces of prompts. Made by `policy.prompt`, eaten by `prefill`."""
 
-    A row that only fills the bucket has one token, is not live and draws nothing.
-    """
-
+    row_B: Any  # int32, rows of the cache
+    start_B: Any  # int32, place of the first token in its row
     ids_BL: Any  # int32
     positions_3BL: Any  # int32
     image_index_BL: Any  # int32, row of the store's features, -1 = text
-    length_B: Any  # int32
-    last_position_B: Any  # int32, rope position of the last token, which is text
+    count: Any  # int32, rows that are there; they come first
+
+
+class Seeds(NamedTuple):
+    """Rows that go on drawing. Made by `policy.speaker`, eaten by `decode`."""
+
+    row_B: Any  # int32, rows of the cache
+    token_B: Any  # int32, the newest token: it is fed first
+    start_B: Any  # int32, its place in the row
+    position_B: Any  # int32, its rope position; it is text
+    drawn_B: Any  # int32, how many tokens of the reply were drawn before
     key_B4: Any  # uint32: seed, group ordinal, slot, turn
     is_greedy_B: Any  # bool
-    is_live_B: Any  # bool, live rows first
+    count: Any  # int32, rows that are there; they come first
 
 
 class Drawn(NamedTuple):
-    """Sampled replies: token t of row b is there iff t < length_B[b]."""
+    """Pieces of replies: token t of row b is there iff t < length_B[b]."""
 
     ids_BT: Any  # int32
     logp_BT: Any  # float32, under the sampling rule
@@ -65,37 +136,49 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """The jitted programs of one sampler; `encode` donates the store it is given."""
+    """The jitted programs of one sampler; each donates the store or cache it changes.
+
+    `places` is static: how many places of the rows a program looks at.
+    """
 
     init_store: Callable[..., qwen3_vl.Features]  # (params)
     encode: Callable[..., qwen3_vl.Features]  # (params, store, images, place_I)
-    generate: Callable[..., Drawn]  # (params, store, prompts)
+    init_cache: Callable[..., caches.Cache]  # (params)
+    prefill: Callable[..., caches.Cache]  # (params, store, cache, chunk, places)
+    copy: Callable[..., caches.Cache]  # (cache, from_J, to_J, count, places)
+    decode: Callable[..., tuple[Drawn, caches.Cache]]  # (params, cache, seeds, places)
 
     def compilations(self) -> int:
         """How many programs were compiled so far."""
-        programs = (self.init_store, self.encode, self.generate)
+        programs = (
+            self.init_store,
+            self.encode,
+            self.init_cache,
+            self.prefill,
+            self.copy,
+            self.decode,
+        )
         return sum(program._cache_size() for program in programs)  # pyright: ignore
 
 
 def make_programs(
     graphdef: nnx.GraphDef,
     rule: types.SamplingRule,
+    lattice: Lattice,
     *,
     end_id: int,
-    response_tokens: int,
-    context_tokens: int,
-    places: int,
+    pictures: int,
     features: int,
 ) -> Programs:
-    """Jits the programs; the store has so many places of so many features each."""
+    """Jits the programs; the store holds so many pictures of so many features each."""
 
     def init_store(params):
         model = nnx.merge(graphdef, params)
         width, taps = model.sizes.decoder.width, len(model.sizes.vision.taps)
         dtype = qwen3_vl.table_VD(model).dtype
         return qwen3_vl.Features(
-            merged=jnp.zeros((places * features, width), dtype),
-            deepstack=jnp.zeros((taps, places * features, width), dtype),
+            merged=jnp.zeros((pictures * features, width), dtype),
+            deepstack=jnp.zeros((taps, pictures * features, width), dtype),
         )
 
     def encode(params, store, images: Images, place_I):
@@ -106,22 +189,50 @@ def make_programs(
             new,
         )
 
-    def generate(params, store, prompts: Prompts) -> Drawn:
-        length = prompts.ids_BL.shape[1]
-        return _generate(
-            nnx.merge(graphdef, params),
+    def init_cache(params):
+        model = nnx.merge(graphdef, params)
+        dtype = qwen3_vl.table_VD(model).dtype
+        return caches.init_cache(model.sizes, lattice.rows, lattice.places[-1], dtype)
+
+    def prefill(params, store, cache, chunk: Chunk, places: int):
+        model = nnx.merge(graphdef, params)
+        some = caches.take(cache, chunk.row_B, chunk.start_B, chunk.count, places)
+        _, some = qwen3_vl.extend(  # nobody asks for the hidden states
+            model,
+            some,
+            chunk.ids_BL,
+            chunk.positions_3BL,
+            chunk.image_index_BL,
             store,
-            prompts,
-            rule,
-            end_id=end_id,
-            response_tokens=response_tokens,
-            cache_tokens=min(length + response_tokens, context_tokens),
+            chunk.start_B,
         )
+        tokens = chunk.ids_BL.shape[1]
+        return caches.put(cache, some, chunk.row_B, chunk.start_B, chunk.count, tokens)
+
+    def copy(cache, from_J, to_J, count, places: int):
+        return caches.copy(cache, from_J, to_J, count, places)
+
+    def decode(params, cache, seeds: Seeds, places: int):
+        model = nnx.merge(graphdef, params)
+        some = caches.take(cache, seeds.row_B, seeds.start_B, seeds.count, places)
+        drawn, some = _decode(model, some, seeds, rule, lattice, end_id)
+        cache = caches.put(
+            cache,
+            some,
+            seeds.row_B,
+            seeds.start_B,
+            seeds.count,
+            lattice.decode_tokens,
+        )
+        return drawn, cache
 
     return Programs(
         init_store=jax.jit(init_store),
         encode=jax.jit(encode, donate_argnums=1),
-        generate=jax.jit(generate),
+        init_cache=jax.jit(init_cache),
+        prefill=jax.jit(prefill, donate_argnums=2, static_argnums=4),
+        copy=jax.jit(copy, donate_argnums=0, static_argnums=4),
+        decode=jax.jit(decode, donate_argnums=1, static_argnums=3),
     )
 
 
@@ -133,100 +244,59 @@ def _write(store_XD: jax.Array, new_XD: jax.Array, place_I: jax.Array, features:
     return store_CMD.at[..., place_I, :, :].set(new_IMD).reshape(store_XD.shape)
 
 
-def _generate(
+def _decode(
     model: qwen3_vl.Model,
-    store: qwen3_vl.Features,
-    prompts: Prompts,
+    some: caches.Cache,
+    seeds: Seeds,
     rule: types.SamplingRule,
-    *,
+    lattice: Lattice,
     end_id: int,
-    response_tokens: int,
-    cache_tokens: int,
-) -> Drawn:
-    rows = prompts.ids_BL.shape[0]
+) -> tuple[Drawn, caches.Cache]:
+    """Draws until the call's tokens are drawn or every row has ended."""
+    rows, tokens = len(seeds.row_B), lattice.decode_tokens
     table_VD = qwen3_vl.table_VD(model)
-    key_B = jax.vmap(_row_key)(prompts.key_B4)
+    key_B = jax.vmap(_row_key)(seeds.key_B4)
 
     def goes_on(carry):
         t, _, is_open_B, _, _ = carry
-        return (t < response_tokens) & is_open_B.any()
+        return (t < tokens) & is_open_B.any()
 
     def step(carry):
         """Feeds the newest token, at first the prompt's last, and draws the next."""
-        t, token_B, is_open_B, drawn, cache = carry
-        position_B = prompts.last_position_B + t
-        hidden_B1D, cache = qwen3_vl.extend(
+        t, token_B, is_open_B, drawn, some = carry
+        position_B = seeds.position_B + t
+        hidden_B1D, some = qwen3_vl.extend(
             model,
-            cache,
+            some,
             token_B[:, None],
             jnp.broadcast_to(position_B[:, None], (3, rows, 1)),
             jnp.full((rows, 1), -1, jnp.int32),
             None,
-            prompts.length_B - 1 + t,
+            seeds.start_B + t,
         )
         token_B, logp_B = draw(
             head.sample_logits(hidden_B1D[:, 0], table_VD, rule),
-            jax.vmap(jax.random.fold_in, (0, None))(key_B, t),
-            prompts.is_greedy_B,
+            jax.vmap(jax.random.fold_in)(key_B, seeds.drawn_B + t),
+            seeds.is_greedy_B,
         )
         drawn = Drawn(
             ids_BT=drawn.ids_BT.at[:, t].set(jnp.where(is_open_B, token_B, 0)),
             logp_BT=drawn.logp_BT.at[:, t].set(jnp.where(is_open_B, logp_B, 0.0)),
             length_B=drawn.length_B + is_open_B,
         )
-        return t + 1, token_B, is_open_B & (token_B != end_id), drawn, cache
+        is_full_B = seeds.drawn_B + t + 1 >= lattice.response_tokens
+        is_open_B = is_open_B & (token_B != end_id) & ~is_full_B
+        return t + 1, token_B, is_open_B, drawn, some
 
     nothing = Drawn(
-        ids_BT=jnp.zeros((rows, response_tokens), jnp.int32),
-        logp_BT=jnp.zeros((rows, response_tokens), jnp.float32),
+        ids_BT=jnp.zeros((rows, tokens), jnp.int32),
+        logp_BT=jnp.zeros((rows, tokens), jnp.float32),
         length_B=jnp.zeros(rows, jnp.int32),
     )
-    token_B = prompts.ids_BL[jnp.arange(rows), prompts.length_B - 1]
-    cache = prefill(model, store, prompts, cache_tokens)
-    carry = (jnp.int32(0), token_B, prompts.is_live_B, nothing, cache)
-    return jax.lax.while_loop(goes_on, step, carry)[3]
-
-
-def prefill(
-    model: qwen3_vl.Model,
-    store: qwen3_vl.Features,
-    prompts: Prompts,
-    cache_tokens: int,
-) -> caches.Cache:
-    """The cache of all live prompts, a few rows at a time.
-
-    So a row that fills the bucket costs nothing here, and what the layers hold at once
-    is bounded. No hidden state is asked for: the last layer does not go beyond keys
-    and values.
-    """
-    rows, length = prompts.ids_BL.shape
-    some = math.gcd(rows, 1 << (max(_PREFILL_TOKENS // length, 1).bit_length() - 1))
-    dtype = qwen3_vl.table_VD(model).dtype
-
-    def fill(i, cache):
-        pick = functools.partial(
-            jax.lax.dynamic_slice_in_dim, start_index=i * some, slice_size=some
-        )
-        _, new = qwen3_vl.extend(
-            model,
-            caches.init_cache(model.sizes, some, length, dtype),
-            pick(prompts.ids_BL),
-            pick(prompts.positions_3BL, axis=1),
-            pick(prompts.image_index_BL),
-            store,
-            jnp.zeros(some, jnp.int32),
-        )
-        return jax.tree.map(
-            lambda old_BSGK, new_BLGK: jax.lax.dynamic_update_slice(
-                old_BSGK, new_BLGK, (i * some, 0, 0, 0)
-            ),
-            cache,
-            new,
-        )
-
-    calls = (prompts.is_live_B.sum() + some - 1) // some  # the live rows come first
-    empty = caches.init_cache(model.sizes, rows, cache_tokens, dtype)
-    return jax.lax.fori_loop(0, calls, fill, empty)
+    is_open_B = jnp.arange(rows) < seeds.count
+    carry = (jnp.int32(0), seeds.token_B, is_open_B, nothing, some)
+    *_, drawn, some = jax.lax.while_loop(goes_on, step, carry)
+    return drawn, some
 
 
 def draw(logits_BV: jax.Array, key_B: jax.Array, is_greedy_B: jax.Array):

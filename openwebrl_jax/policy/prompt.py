@@ -1,10 +1,13 @@
 """A request becomes arrays: its ids, their positions, and pictures cut into patches.
 
 In: a SampleRequest. Out: a Prompt, or a Failure for this request alone. `stack` lays
-prompts side by side as the padded batch that `policy.generate` eats.
+pieces of prompts side by side as the padded chunk that `policy.generate` eats.
+
+L tokens of a prompt, I its pictures, B rows, P patches, N values a patch.
 """
 
 import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,16 +32,34 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One request ready to be sampled. Made by `Reader`, eaten by `stack`."""
+    """One request ready to be sampled. Made by `Reader`, eaten by `policy.speaker`."""
 
+    episode_id: str
     ids_L: np.ndarray
     positions_3L: np.ndarray
+    image_L: np.ndarray  # which of the pictures a token is of, -1 = text
+    pad_L: np.ndarray  # which token of its picture
+    identity_L: np.ndarray  # int64: the id; for a pad a number of picture and pad
     pictures: tuple[tuple[str, Picture], ...]  # by sha256, in the order of their pads
     key: tuple[int, int, int, int]
     is_greedy: bool
     system_ids: tuple[int, ...]
     seen_ids: tuple[int, ...]
     remembered_user_ids: tuple[int, ...]
+
+    def pictures_of(self, piece: slice) -> dict[str, Picture]:
+        """The pictures that have a pad in this piece."""
+        shown = np.unique(self.image_L[piece])
+        return dict(self.pictures[i] for i in shown if i >= 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Tokens of a prompt for a row of the cache. Made by `policy.speaker`."""
+
+    prompt: Prompt
+    row: int
+    tokens: slice
 
 
 class Reader:
@@ -98,8 +119,13 @@ class Reader:
         )
         ids_L = np.array(self._chat.prompt(segments, counts.__getitem__), np.int32)
         pictures = tuple((key, self._picture(request.images[key])) for key in keys)
+        image_L, pad_L = self._pads(ids_L, len(keys))
         return Prompt(
+            episode_id=request.episode_id,
             ids_L=ids_L,
+            image_L=image_L,
+            pad_L=pad_L,
+            identity_L=_identity(ids_L, image_L, pad_L, keys),
             positions_3L=positions.rope_positions(
                 ids_L,
                 [picture.grid for _, picture in pictures],
@@ -113,6 +139,14 @@ class Reader:
             seen_ids=seen_ids,
             remembered_user_ids=remembered_user_ids,
         )
+
+    def _pads(self, ids_L: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """For each token which picture it is of, -1 = text, and which of its pads."""
+        most = self._patches // self._spec.merge**2
+        index_L = positions.image_index(
+            ids_L, self._chat.image_id, range(0, count * most, most)
+        )
+        return index_L // most, index_L % most
 
     def _check_images(self, request: types.SampleRequest, keys: Sequence[str]) -> None:
         if missing := [key for key in keys if key not in request.images]:
@@ -134,32 +168,34 @@ class Reader:
 
 
 def stack(
-    prompts: Sequence[Prompt],
-    offsets: Mapping[str, int],
-    *,
-    rows: int,
-    length: int,
-    image_id: int,
-) -> generate.Prompts:
-    """Prompts as one padded batch; `offsets` is where an image's features begin."""
-    fill = rows - len(prompts)
-    batch = generate.Prompts(
-        ids_BL=np.zeros((rows, length), np.int32),
-        positions_3BL=np.zeros((3, rows, length), np.int32),
-        image_index_BL=np.full((rows, length), -1, np.int32),
-        length_B=np.array([*(len(p.ids_L) for p in prompts), *[1] * fill], np.int32),
-        last_position_B=np.zeros(rows, np.int32),
-        key_B4=np.zeros((rows, 4), np.uint32),
-        is_greedy_B=np.array([*(p.is_greedy for p in prompts), *[False] * fill]),
-        is_live_B=np.arange(rows) < len(prompts),
+    pieces: Sequence[Piece], offsets: Mapping[str, int], *, rows: int, tokens: int
+) -> generate.Chunk:
+    """Pieces as one padded chunk; `offsets` is where a picture's features begin."""
+    chunk = generate.Chunk(
+        row_B=np.zeros(rows, np.int32),
+        start_B=np.zeros(rows, np.int32),
+        ids_BL=np.zeros((rows, tokens), np.int32),
+        positions_3BL=np.zeros((3, rows, tokens), np.int32),
+        image_index_BL=np.full((rows, tokens), -1, np.int32),
+        count=np.int32(len(pieces)),
     )
-    for row, prompt in enumerate(prompts):
-        tokens = len(prompt.ids_L)
-        batch.ids_BL[row, :tokens] = prompt.ids_L
-        batch.positions_3BL[:, row, :tokens] = prompt.positions_3L
-        batch.image_index_BL[row, :tokens] = positions.image_index(
-            prompt.ids_L, image_id, [offsets[key] for key, _ in prompt.pictures]
-        )
-        batch.last_position_B[row] = prompt.positions_3L[0, -1]
-        batch.key_B4[row] = [part % 2**32 for part in prompt.key]
-    return batch
+    for b, piece in enumerate(pieces):
+        prompt, there = piece.prompt, slice(piece.tokens.stop - piece.tokens.start)
+        chunk.row_B[b] = piece.row
+        chunk.start_B[b] = piece.tokens.start
+        chunk.ids_BL[b, there] = prompt.ids_L[piece.tokens]
+        chunk.positions_3BL[:, b, there] = prompt.positions_3L[:, piece.tokens]
+        begin_I = np.array([*(offsets.get(key, 0) for key, _ in prompt.pictures), 0])
+        image_L, pad_L = prompt.image_L[piece.tokens], prompt.pad_L[piece.tokens]
+        index_L = np.where(image_L >= 0, begin_I[image_L] + pad_L, -1)
+        chunk.image_index_BL[b, there] = index_L
+    return chunk
+
+
+def _identity(
+    ids_L: np.ndarray, image_L: np.ndarray, pad_L: np.ndarray, keys: Sequence[str]
+) -> np.ndarray:
+    """What makes a token the same as another: its id, or its picture and pad."""
+    digests = (hashlib.sha256(key.encode()).digest()[:7] for key in keys)
+    picture_I = np.array([*(int.from_bytes(d, "big") for d in digests), 0], np.int64)
+    return np.where(image_L >= 0, -1 - picture_I[image_L] - pad_L, ids_L)

@@ -1,15 +1,15 @@
-"""The policy's voice: requests of many episodes become batches, batches become replies.
+"""The policy's voice: requests of many episodes in, a reply for each out.
 
 In: SampleRequests, and weights with a version. Out: a Reply for each request, with the
 log-probs of the distribution that it was drawn from and the version that drew it.
-Weights change only between batches; what is wrong with one request is found before it
-joins a batch. Requests are batched in the order in which they come.
+An episode keeps its slot over its turns, so that a turn costs what is new in it.
+Weights change only while no reply is in the middle; what is wrong with one request is
+found before it joins the others. Requests begin in the order in which they come.
 """
 
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,34 +22,14 @@ from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.models import load as loads
 from openwebrl_jax.models.sizes import Sizes
-from openwebrl_jax.policy import batcher, features, generate
+from openwebrl_jax.policy import batcher, features, generate, speaker
 from openwebrl_jax.policy import prompt as prompts
 from openwebrl_jax.tokens import chat as chats
 from openwebrl_jax.tokens import images
 
-# What `stats` counts; rows / replies is the padding of batches.
-_COUNTED: tuple[str, ...] = (
-    "batches",
-    "replies",
-    "rows",
-    "prompt_tokens",
-    "reply_tokens",
-    "busy_s",
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Spoken:
-    """What the device drew for one request."""
-
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    version: int
-    queued_s: float
-
 
 class Sampler:
-    """Owns the weights and the thread that decodes; implements `types.Sampler`."""
+    """Owns the thread that decodes; implements `types.Sampler`."""
 
     def __init__(
         self,
@@ -67,41 +47,42 @@ class Sampler:
         """`config` is config.sample, `image_px` width and height of the viewport."""
         _check(config)
         rows, cols = images.grid(spec, *image_px)
-        places = config.slots * context_screenshots
+        patches = rows * cols
+        pictures = config.slots * context_screenshots
         limit = config.context_tokens - config.response_tokens
         self.rule = chat.rule(config.temperature)
+        self.lattice = generate.make_lattice(config)
         self._chat = chat
         self._spec = spec
-        self._row_buckets = row_buckets(config.slots)
-        self._lengths = sorted({min(n, limit) for n in config.prompt_buckets})
-        self._params, self._version = _own(params, params), version
         self._reader = prompts.Reader(
             chat,
             spec,
             prompt_tokens=limit,
-            patches=rows * cols,
+            patches=patches,
             pictures=context_screenshots,
         )
         self._programs = generate.make_programs(
             graphdef,
             self.rule,
+            self.lattice,
             end_id=chat.end_id,
-            response_tokens=config.response_tokens,
-            context_tokens=config.context_tokens,
-            places=places,
-            features=rows * cols // spec.merge**2,
+            pictures=pictures,
+            features=patches // spec.merge**2,
         )
-        self._store = features.FeatureStore(
+        params = speaker.own(params, params)
+        store = features.FeatureStore(
             self._programs,
-            places=places,
-            patches=rows * cols,
+            places=pictures,
+            patches=patches,
             merge=spec.merge,
             table_side=sizes.vision.table_side,
-            device=_beside(self._params),
+            device=speaker.beside(params),
         )
-        self._totals = dict.fromkeys(_COUNTED, 0.0)
+        self._speaker = speaker.Speaker(
+            params, version, self._programs, self.lattice, store, chat.end_id
+        )
         self._told: dict[str, float] = {}
-        self._batcher = batcher.Batcher(self._speak, config.slots)
+        self._batcher = batcher.Batcher(self._speaker, config.slots)
 
     async def sample(self, request: types.SampleRequest) -> types.Reply:
         """One turn; a request that cannot be sampled fails alone."""
@@ -111,27 +92,29 @@ class Sampler:
         return self._reply(prompt, await self._batcher.submit(prompt), read_s)
 
     async def release(self, episode_id: str) -> None:
-        """Nothing is kept for an episode; features go when they are not used."""
+        """The episode has ended: others may have its row."""
+        self._speaker.release(episode_id)
 
     async def load(self, version: int, params: Any) -> None:
-        """Swaps the weights between two batches; they count when this returns.
+        """Swaps the weights once no reply is in the middle; they count from then on.
 
         The sampler keeps a copy: the caller may donate its own. Weights of another
         shape are a ValueError and change nothing.
         """
-        await self._batcher.between(lambda: self._swap(version, params))
+        await self._batcher.between(lambda: self._speaker.swap(version, params))
 
     async def load_leaves(self, version: int, leaves: Sequence[np.ndarray]) -> None:
         """`load` from the leaves of the parameter tree, in the tree's order."""
-        tree = jax.tree.structure(self._params)
+        tree = jax.tree.structure(self._speaker.params)
         await self.load(version, jax.tree.unflatten(tree, leaves))
 
     async def warm_up(self) -> None:
         """Compiles every program that requests can ask for."""
-        await self._batcher.between(self._compile)
+        values = self._spec.values
+        await self._batcher.between(lambda: self._speaker.warm_up(values))
 
     async def close(self) -> None:
-        """Ends after the batch that runs; whoever still waits gets a Failure."""
+        """Ends with the replies that were begun; who still waits gets a Failure."""
         await self._batcher.close()
 
     def compilations(self) -> int:
@@ -140,13 +123,13 @@ class Sampler:
 
     def stats(self) -> dict[str, float]:
         """What happened since the last call, and all compilations."""
-        totals = dict(self._totals)  # at once, while the thread counts on
+        totals = dict(self._speaker.totals)  # at once, while the thread counts on
         news = {name: totals[name] - self._told.get(name, 0.0) for name in totals}
         self._told = totals
         return {**news, "compilations": float(self.compilations())}
 
     def _reply(
-        self, prompt: prompts.Prompt, spoken: _Spoken, read_s: float
+        self, prompt: prompts.Prompt, spoken: speaker.Spoken, read_s: float
     ) -> types.Reply:
         try:
             return types.Reply(
@@ -165,58 +148,6 @@ class Sampler:
             )
         except ValueError as error:
             raise Failure(Cause.SAMPLER_PROTOCOL, str(error)) from error
-
-    # What follows runs in the batcher's thread.
-
-    def _speak(
-        self, batch: Sequence[prompts.Prompt], queued_s: Sequence[float]
-    ) -> list[_Spoken]:
-        start_s = time.monotonic()
-        rows = _bucket(len(batch), self._row_buckets)
-        length = _bucket(max(len(p.ids_L) for p in batch), self._lengths)
-        drawn = self._draw(batch, rows, length)
-        replies = [
-            _Spoken(
-                ids=tuple(drawn.ids_BT[row, :count].tolist()),
-                logprobs=tuple(drawn.logp_BT[row, :count].tolist()),
-                version=self._version,
-                queued_s=queued_s[row],
-            )
-            for row, count in enumerate(drawn.length_B[: len(batch)])
-        ]
-        prompt_tokens = sum(len(p.ids_L) for p in batch)
-        seconds = time.monotonic() - start_s
-        counted = (1, len(batch), rows, prompt_tokens, drawn.length_B.sum(), seconds)
-        for name, count in zip(_COUNTED, counted, strict=True):
-            self._totals[name] += float(count)
-        return replies
-
-    def _draw(
-        self, batch: Sequence[prompts.Prompt], rows: int, length: int
-    ) -> generate.Drawn:
-        pictures = dict(picture for prompt in batch for picture in prompt.pictures)
-        try:
-            offsets = self._store.offsets(self._params, pictures)
-            arrays = prompts.stack(
-                batch, offsets, rows=rows, length=length, image_id=self._chat.image_id
-            )
-            arrays = jax.device_put(arrays, _beside(self._params))
-            drawn = self._programs.generate(self._params, self._store.arrays, arrays)
-            return jax.device_get(drawn)
-        except Exception:
-            self._store.forget()  # its arrays may be gone with the program that failed
-            raise
-
-    def _swap(self, version: int, params: Any) -> None:
-        self._params = _own(params, self._params)
-        self._version = version
-        self._store.forget()
-
-    def _compile(self) -> None:
-        self._store.warm_up(self._params, self._spec.values)
-        for rows in self._row_buckets:
-            for length in self._lengths:
-                self._draw((), rows, length)
 
 
 def make_sampler(folder: str | Path, config: Any) -> Sampler:
@@ -238,19 +169,6 @@ def make_sampler(folder: str | Path, config: Any) -> Sampler:
     )
 
 
-def row_buckets(slots: int) -> list[int]:
-    """The widths of a batch: `slots`, its half and its quarter. 48 -> 12 24 48.
-
-    Rows that fill a bucket are not prefilled, so narrower ones would save little.
-    """
-    return sorted({-(-slots // part) for part in (1, 2, 4)})
-
-
-def _bucket(size: int, buckets: Sequence[int]) -> int:
-    """The smallest bucket that holds `size`."""
-    return next(bucket for bucket in buckets if bucket >= size)
-
-
 def _check(config: Any) -> None:
     limit = config.context_tokens - config.response_tokens
     if limit < 1 or max(config.prompt_buckets) < limit:
@@ -258,25 +176,3 @@ def _check(config: Any) -> None:
             f"config.sample.prompt_buckets={tuple(config.prompt_buckets)} hold no "
             f"prompt of context_tokens - response_tokens = {limit}; add {limit}"
         )
-
-
-def _own(params: Any, like: Any) -> Any:
-    """A copy of `params` in the dtypes and places of `like`."""
-
-    def copy(path, new, old):
-        if new.shape != old.shape:
-            raise ValueError(
-                f"weights{jax.tree_util.keystr(path)} have the shape {new.shape}, "
-                f"the sampler's {old.shape}: they are of another model"
-            )
-        return jax.device_put(new.astype(old.dtype), old.sharding, may_alias=False)
-
-    return jax.tree.map_with_path(copy, params, like)
-
-
-def _beside(params: Any) -> jax.sharding.Sharding:
-    """Where a program's inputs go: the weights' device, or each one of their mesh."""
-    sharding = jax.tree.leaves(params)[0].sharding
-    if isinstance(sharding, jax.sharding.NamedSharding):
-        return jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
-    return sharding

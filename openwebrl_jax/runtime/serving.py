@@ -32,7 +32,7 @@ class Serving:
         await self._sampler.release(episode_id)
 
     async def load(self, version: int, leaves: list[np.ndarray]) -> int:
-        """Swaps the weights between batches and acknowledges the version."""
+        """Swaps the weights between replies and acknowledges the version."""
         await self._sampler.load_leaves(version, leaves)
         return version
 

@@ -129,7 +129,7 @@ def make(folder, make_params):
             sizes=sizes_of.load_sizes(folder),
             config=ConfigDict({**SAMPLE, **sample}),
             image_px=IMAGE_PX,
-            context_screenshots=2,
+            context_screenshots=3,
         )
 
     return make_sampler

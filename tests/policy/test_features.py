@@ -19,8 +19,9 @@ def make_store(places):
         store[place_I] = params * np.asarray(images.patches_IPN)[:, 0, 0]
         return store
 
+    others = dict.fromkeys(("init_cache", "prefill", "copy", "decode"), encode)
     programs = generate.Programs(
-        init_store=lambda params: np.zeros(places), encode=encode, generate=encode
+        init_store=lambda params: np.zeros(places), encode=encode, **others
     )
     store = features.FeatureStore(
         programs,

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ml_collections import ConfigDict
 
 from openwebrl_jax.core import types
 from openwebrl_jax.models import head
@@ -48,3 +49,35 @@ def test_forbidden_ids_never_come_even_when_the_logits_favour_them():
         assert not np.isin(token_B, rule.forbidden_ids).any()
         allowed = np.log(np.exp([0.0, 1.0]) / np.exp([0.0, 1.0]).sum())
         np.testing.assert_allclose(logp_B, allowed[(token_B == 2) * 1], rtol=1e-5)
+
+
+def make_lattice(**sample):
+    return generate.make_lattice(
+        ConfigDict(
+            {
+                "slots": 48,
+                "context_tokens": 32_768,
+                "response_tokens": 1024,
+                "prompt_buckets": (2048, 32_768),
+                **sample,
+            }
+        )
+    )
+
+
+def test_a_decode_has_few_widths():
+    assert make_lattice().widths == (12, 24, 48)
+    assert make_lattice(slots=3).widths == (1, 2, 3)
+    assert make_lattice(slots=1).widths == (1,)
+
+
+def test_no_call_runs_over_the_end_of_a_row():
+    for context in (40, 64, 160, 32_768):
+        lattice = make_lattice(
+            context_tokens=context, response_tokens=32, prompt_buckets=(32, 64)
+        )
+        *shorter, whole = lattice.places
+        assert all(count < context for count in shorter)
+        assert whole >= context - 33 + lattice.narrow_tokens
+        assert whole >= context - 1 + lattice.decode_tokens
+        assert all(tokens <= places for _, tokens, places in lattice.prefills())

@@ -2,8 +2,6 @@
 
 import asyncio
 import dataclasses
-import functools
-import hashlib
 import random
 
 import jax
@@ -11,132 +9,21 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
-from openwebrl_jax.models import head, load, qwen3_vl
+from openwebrl_jax.models import load
 from openwebrl_jax.models import sizes as sizes_of
-from openwebrl_jax.policy import features, generate, prompt
-from openwebrl_jax.policy import sampler as samplers
-from openwebrl_jax.tokens import chat, images, positions
-
-
-@functools.partial(jax.jit, static_argnums=(0, 2))
-def _logps(graphdef, params, rule, pictures, ids_BL, positions_3BL, index_BL, loss_BN):
-    model = nnx.merge(graphdef, params)
-    hidden_BLD = qwen3_vl.forward(
-        model,
-        ids_BL,
-        positions_3BL,
-        np.zeros(ids_BL.shape, np.int32),
-        index_BL,
-        qwen3_vl.encode_images(model, *pictures),
-    )
-    hidden_ND, target_N = head.at_positions(hidden_BLD, ids_BL, loss_BN)
-    return head.token_logps(hidden_ND, qwen3_vl.table_VD(model), target_N, rule)[0]
-
-
-@pytest.fixture(scope="module")
-def learner_logps(folder):
-    """The learner's log-probs of a response: one forward pass, no cache."""
-    spec, sizes = images.load_spec(folder), sizes_of.load_sizes(folder)
-    image_id = chat.load_chat(folder, history="full", open_think=True).image_id
-    tokens = 6  # of one picture
-
-    def logps(graphdef, params, rule, prompt_ids, response_ids, pngs):
-        ids = np.array([*prompt_ids, *response_ids], np.int32)
-        cut = [images.patches(spec, png) for png in pngs]
-        grids = [grid for _, grid in cut]
-        places = positions.rope_positions(
-            ids, grids, image_id=image_id, merge=spec.merge
-        )
-        index = positions.image_index(ids, image_id, [0, tokens][: len(pngs)])
-        pictures = [prompt.Picture(patches_PN=p, grid=grid) for p, grid in cut]
-        while len(pictures) < 2:
-            pictures.append(pictures[0])
-        fill = (0, 200 - len(ids))
-        loss_N = np.arange(len(prompt_ids), len(ids), dtype=np.int32)
-        logp_N = _logps(
-            graphdef,
-            params,
-            rule,
-            features.pad(pictures, 4 * tokens, spec.merge, sizes.vision.table_side),
-            np.pad(ids, fill)[None],
-            np.pad(places, ((0, 0), fill))[:, None],
-            np.pad(index, fill, constant_values=-1)[None],
-            np.pad(loss_N, (0, 8 - len(loss_N)))[None],
-        )
-        return np.asarray(logp_N)[: len(loss_N)]
-
-    return logps
+from openwebrl_jax.tokens import chat, images
+from tests.policy import episodes
 
 
 @pytest.fixture(scope="module")
 def warm(make):
-    """A sampler that has compiled all that it may need; it prefills row by row."""
+    """A sampler that has compiled all that it may need."""
     sampler = make()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generate, "_PREFILL_TOKENS", 1)
-        asyncio.run(sampler.warm_up())
+    asyncio.run(sampler.warm_up())
+    assert sampler.compilations() == sampler.lattice.size(encodings=2)
     yield sampler
     asyncio.run(sampler.close())
-
-
-async def play(sampler, png, context_screenshots, turns=4):
-    """Plays an episode; for each turn the prompt's ids by the design, the reply, PNGs.
-
-    The prompt of turn t is system + remembered turns 0..t-K + seen turns t-K+1..t.
-    """
-    system = types.Segment(role="system", text="You act.")
-    past, users, shown, played = [], [], [], []
-    for turn in range(turns):
-        screenshot = png(turn)
-        sha = hashlib.sha256(screenshot).hexdigest()
-        user = types.Segment(
-            role="user",
-            text=f"step {turn}\n{types.IMAGE_MARK}\n",
-            image=sha,
-            remembered_text=f"step {turn}\n",
-        )
-        shown = [*shown, (sha, screenshot)][-context_screenshots:]
-        segments, ids = [system], list(system.ids)
-        for age, reply, old in zip(range(turn, 0, -1), past, users, strict=True):
-            if age >= context_screenshots:
-                kept = [types.Segment(role="user", text="", ids=reply.remembered_ids)]
-            else:
-                spoken = reply.response_ids + reply.closing_ids
-                kept = [
-                    dataclasses.replace(old, ids=reply.seen_ids),
-                    types.Segment(role="assistant", text="", ids=spoken),
-                ]
-            segments += kept
-            ids += [token for segment in kept for token in segment.ids]
-        request = types.SampleRequest(
-            episode_id="e",
-            turn=turn,
-            segments=(*segments, user),
-            images=dict(shown),
-            key=(1, 2, 3, turn),
-        )
-        reply = await sampler.sample(request)
-        ids = [*(ids or reply.system_ids), *reply.seen_ids]
-        system = dataclasses.replace(system, ids=reply.system_ids)
-        past, users = [*past, reply], [*users, user]
-        played.append((ids, reply, [picture for _, picture in shown]))
-    return played
-
-
-@pytest.mark.parametrize("history", ["full", "hide_thinking", "action_only"])
-async def test_log_probs_are_the_learners_at_every_turn(
-    make, make_params, learner_logps, png, history
-):
-    sampler = make(history, slots=1)
-    for context_screenshots in (1, 2):
-        for ids, reply, pngs in await play(sampler, png, context_screenshots):
-            logps = learner_logps(
-                *make_params(0), sampler.rule, ids, reply.response_ids, pngs
-            )
-            np.testing.assert_allclose(reply.logprobs, logps, atol=1e-5, rtol=0)
-    await sampler.close()
 
 
 async def test_a_reply_is_what_was_drawn_and_how_its_turn_goes_on(warm, ask, folder):
@@ -208,20 +95,33 @@ async def test_the_picture_is_seen(warm, ask):
     assert black.logprobs != page.logprobs
 
 
-async def test_a_warm_sampler_compiles_nothing(warm, ask, make_params):
-    before = warm.compilations()
-    draw = random.Random(0)
-    for _ in range(6):
-        requests = [
-            ask("x " * draw.randrange(60), draw.randrange(5), (0, i, 0, 0))
-            for i in range(draw.randrange(1, 9))
-        ]
-        await asyncio.gather(*map(warm.sample, requests))
+async def test_a_warm_sampler_compiles_nothing(warm, png, make_params):
+    """Episodes of random lengths, pictures and screenshots, and other weights."""
+    before, draw = warm.compilations(), random.Random(0)
+
+    async def play(number):
+        player = episodes.Player(
+            png,
+            newest=draw.randrange(1, 4),
+            name=str(number),
+            key=(0, number, 0),
+            text="x " * draw.randrange(16),
+            first=draw.randrange(5),
+        )
+        for _ in range(draw.randrange(1, 5)):
+            try:
+                await player.turn(warm)
+            except Failure as failure:
+                assert failure.cause is Cause.CONTEXT_FULL
+        await warm.release(str(number))
+
+    await asyncio.gather(*map(play, range(40)))
     await warm.load(7, make_params(0)[1])
-    await warm.sample(ask())
+    await play(40)
     assert warm.compilations() == before
     stats = warm.stats()
-    assert stats["replies"] > 0 and stats["compilations"] == before
+    assert stats["replies"] > 80 and stats["compilations"] == before
+    assert 0 < stats["prefilled_tokens"] < stats["prefill_places"]
     assert warm.stats()["replies"] == 0
 
 
@@ -246,8 +146,8 @@ async def test_what_is_wrong_with_a_request_fails_it_alone(warm, ask):
     ]
 
 
-async def test_weights_change_between_batches_and_replies_say_which(
-    make, make_params, learner_logps, ask
+async def test_weights_change_between_replies_and_these_say_which(
+    make, make_params, folder, ask
 ):
     sampler = make(slots=1)
     before = asyncio.create_task(sampler.sample(ask()))
@@ -262,13 +162,10 @@ async def test_weights_change_between_batches_and_replies_say_which(
     assert (before.version, after.version) == (7, 8)
     for seed, reply in ((0, before), (1, after)):
         request = ask()
-        logps = learner_logps(
-            *make_params(seed),
-            sampler.rule,
-            reply.system_ids + reply.seen_ids,
-            reply.response_ids,
-            list(request.images.values()),
+        turn = episodes.Played(
+            [*reply.system_ids, *reply.seen_ids], reply, [*request.images.values()]
         )
+        logps = episodes.learner_logps(folder, *make_params(seed), sampler.rule, turn)
         np.testing.assert_allclose(reply.logprobs, logps, atol=1e-5)
     await sampler.close()
 
@@ -297,7 +194,7 @@ async def test_log_probs_that_are_no_numbers_are_a_breach_of_protocol(
 
 async def test_a_program_that_fails_leaves_the_sampler_whole(warm, ask, monkeypatch):
     expected = await warm.sample(ask())
-    monkeypatch.setattr(warm, "_params", None)
+    monkeypatch.setattr(warm._speaker, "params", None)
     with pytest.raises(Failure) as error:
         await warm.sample(ask())
     assert error.value.cause is Cause.SAMPLER_UNAVAILABLE
@@ -316,12 +213,6 @@ async def test_a_closed_sampler_is_unavailable(make, ask):
 def test_buckets_that_hold_no_full_prompt_are_refused(make):
     with pytest.raises(ValueError, match="prompt_buckets"):
         make(prompt_buckets=(64, 128))
-
-
-def test_a_batch_has_few_widths():
-    assert samplers.row_buckets(48) == [12, 24, 48]
-    assert samplers.row_buckets(3) == [1, 2, 3]
-    assert samplers.row_buckets(1) == [1]
 
 
 async def test_greedy_tokens_are_torchs(warm, folder, make_params, ask, tmp_path):

@@ -126,7 +126,7 @@ async def test_buttons_and_clicks(surf, site):
     link = f'<title>Here</title><a href="/next" style="{BLOCK}">Go</a>'
     step = await surf(link, call("click", point_2d=TOP, button="middle"))
     assert (
-        "middle-clicked link 'Go': it opened a tab in the background" in said(step)[1]
+        "middle-clicked link 'Go': new tab 1 opened in the background" in said(step)[1]
     )
     assert [tab.title for tab in step.observation.tabs][0] == "Here"
     assert len(step.observation.tabs) == 2 and step.observation.active_tab == 0
