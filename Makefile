@@ -20,7 +20,7 @@ demo: setup  ## the whole job, small: SFT, then online RL in Chromium; see runs/
 	$(PYTHON) -m launch.demo --workdir=runs/demo $(ARGS)
 
 test: setup-test check  ## all checks and tests; ARGS="-k grammar" picks some
-	$(PYTHON) -m pytest $(ARGS)
+	$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-apps: setup-test  ## drives three real web applications; see runs/apps
 	@scripts/setup-apps
