@@ -102,6 +102,13 @@ class _Answer(http.server.BaseHTTPRequestHandler):
         """Says nothing."""
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address) -> None:
+        """A page that went away before its answer is no news here."""
+
+
 async def play(made: env.BrowserEnv, path: str) -> tuple[Cause, float]:
     """One episode: open, click, wait, done; its cause and seconds."""
     calls = (
@@ -199,8 +206,7 @@ def main(_: list[str]) -> None:
         config.action_timeout_s = 3.0
         config.capture_timeout_s = 2.0
         config.recycle_episodes = 100
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     names = list(PAGES)
     paths = [names[n % len(names)] for n in range(_EPISODES.value)]
