@@ -16,16 +16,15 @@
     due.delete(id_of());
     depth = own_depth();
     try {
-      return Reflect.apply(work, this, given);
+      return typeof work === 'function' ? Reflect.apply(work, this, given)
+        : (0, eval)(String(work));
     } finally {
       depth = was;
     }
   };
   window.setTimeout = new Proxy(window.setTimeout, {
     apply(target, self, [work, delay_ms, ...rest]) {
-      if (typeof work !== 'function') {
-        return Reflect.apply(target, self, [work, delay_ms, ...rest]);
-      }
+      if (work === undefined) return Reflect.apply(target, self, [work, delay_ms]);
       const ms = Number(delay_ms) || 0;
       const level = depth + 1;
       const isOwed = isActing && level <= DEEPEST && ms <= LONGEST_MS;
@@ -38,9 +37,7 @@
   });
   window.setInterval = new Proxy(window.setInterval, {
     apply(target, self, [work, period_ms, ...rest]) {
-      if (typeof work !== 'function') {
-        return Reflect.apply(target, self, [work, period_ms, ...rest]);
-      }
+      if (work === undefined) return Reflect.apply(target, self, [work, period_ms]);
       const ms = Number(period_ms) || 0;
       let id = 0;
       const run = wrapped(work, () => id, () => Infinity);
@@ -75,6 +72,9 @@
     return box.bottom >= 0 && box.right >= 0 && box.top <= innerHeight &&
       box.left <= innerWidth && image.checkVisibility();
   });
+  const parsed = () => new Promise((done) => {
+    document.addEventListener('DOMContentLoaded', done, {once: true});
+  });
   const loaded = (image) => new Promise((done) => {
     image.addEventListener('load', done, {once: true});
     image.addEventListener('error', done, {once: true});
@@ -89,12 +89,20 @@
     async settle(probe, quiet_ms, cap_ms) {
       const end = now() + cap_ms;
       const left = () => Math.max(0, end - now());
-      await probe.settle(quiet_ms, cap_ms);
+      if (document.readyState === 'loading') {
+        await Promise.race([parsed(), pause(cap_ms)]);
+      }
+      await probe.settle(quiet_ms, left());
       for (;;) {
         const first = Math.min(...all().map((pace) => pace.owed()));
         if (first === Infinity || !left()) break;
+        const start = now();
         await pause(Math.min(left(), Math.max(0, first - now()) + 1));
-        await probe.settle(quiet_ms, left());
+        while (probe.changedAt() > start && left()) {
+          const quiet_left_ms = quiet_ms - (now() - probe.changedAt());
+          if (quiet_left_ms <= 0) break;
+          await pause(Math.min(left(), quiet_left_ms));
+        }
       }
       const isRestless = left() < 5 && cap_ms > 0;
       const images = missing();

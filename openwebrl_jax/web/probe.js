@@ -253,6 +253,10 @@
       late = none();
       isActing = true;
     },
+    changedAt() { // when anything changed last, as performance.now() tells it
+      note(observer.takeRecords());
+      return lastChange;
+    },
     freeze() { // what follows is not the action's doing
       note(observer.takeRecords());
       isActing = false;
