@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from openwebrl_jax.core.types import ToolCall
 from openwebrl_jax.web import execute, keys, plans
 
-NAMES = "click write press_keys scroll wait done goto_url go_back fly".split()
+NAMES = "click write press_keys scroll wait done goto_url go_back new_tab".split()
+NAMES += "switch_tab close_tab fly".split()
 ARGUMENTS = "point_2d clicks button message keys is_hotkey presses direction amount"
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
@@ -53,7 +54,10 @@ def test_points_that_are_none(point_2d):
 @given(
     st.sampled_from(NAMES),
     st.dictionaries(
-        st.sampled_from([*ARGUMENTS.split(), "seconds", "response", "url"]), json_values
+        st.sampled_from(
+            [*ARGUMENTS.split(), "seconds", "response", "url", "tab_index"]
+        ),
+        json_values,
     ),
 )
 def test_any_arguments_are_planned_or_refused(place, name, arguments):
