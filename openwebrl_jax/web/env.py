@@ -333,6 +333,8 @@ class BrowserEnv:
                 else:
                     await page.goto(url)
                     await self._shown.name(page)
+                    history = await page.send("Page.getNavigationHistory")
+                    page.first_entry = history["currentIndex"]
                 return True
             except Trouble:
                 self._reopenings = _REOPENINGS + 1

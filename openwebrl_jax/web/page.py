@@ -16,6 +16,8 @@ from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.web import browser
 
 _MOVED = ("navigat", "context was destroyed", "promise was collected", "cannot find")
+_SWAPPING = "Not attached to an active page"
+_SWAP_S = 0.05
 ERROR_PAGE = "chrome-error://"
 _CLOSING_S = 2.0  # after it a tab is closed past Playwright
 _DOCUMENTS = 5  # that may follow each other before one is asked
@@ -109,8 +111,15 @@ class Page:
             task.cancel()
 
     async def send(self, method: str, limit_s: float = 0.0, **params) -> dict:
-        """One CDP command."""
-        return await self.bounded(self._session.send(method, params), limit_s)
+        """One CDP command; asked again where one process gives way to another."""
+        for is_last in (False, False, True):
+            try:
+                return await self.bounded(self._session.send(method, params), limit_s)
+            except Trouble as trouble:
+                if _SWAPPING not in trouble.detail or is_last:
+                    raise
+            await asyncio.sleep(_SWAP_S)
+        raise AssertionError("the last try returns or raises")
 
     async def evaluate(self, expression: str, limit_s: float = 0.0) -> Any:
         """The JSON value of an expression in the page, promises awaited.
@@ -250,7 +259,6 @@ class Page:
             if not index or entries[index - 1]["url"] != self.url:
                 return False
             await self.step(-1)
-            await self.wait_loaded()
         except Trouble:
             return False
         return not self.raw.url.startswith(ERROR_PAGE)
@@ -259,7 +267,7 @@ class Page:
         """Goes back (-1) or forward (1) in the tab's history."""
         limit_s = self._config.navigate_timeout_s
         go = self.raw.go_back if by < 0 else self.raw.go_forward
-        going = go(wait_until="commit", timeout=limit_s * 1000)
+        going = go(wait_until="domcontentloaded", timeout=limit_s * 1000)
         await self.bounded(going, limit_s + 1.0)
 
     async def _trouble(self, text: str) -> Exception:

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from openwebrl_jax.core.types import ToolCall
 from openwebrl_jax.web import execute, keys, plans
 
-NAMES = (
-    "click hover drag write press_keys scroll wait done goto_url go_back fly".split()
-)
+NAMES = "click hover drag write press_keys scroll wait done goto_url go_back".split()
+NAMES += "new_tab switch_tab close_tab fly".split()
 ARGUMENTS = "point_2d start_point_2d end_point_2d steps clicks button message keys "
-ARGUMENTS += "is_hotkey presses direction amount"
+ARGUMENTS += "is_hotkey presses direction amount tab_index"
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3),
@@ -72,7 +71,10 @@ def test_points_outside_are_told_the_range(point_2d):
 @given(
     st.sampled_from(NAMES),
     st.dictionaries(
-        st.sampled_from([*ARGUMENTS.split(), "seconds", "response", "url"]), json_values
+        st.sampled_from(
+            [*ARGUMENTS.split(), "seconds", "response", "url", "tab_index"]
+        ),
+        json_values,
     ),
 )
 def test_any_arguments_are_planned_or_refused(place, name, arguments):

@@ -80,7 +80,8 @@ async def test_a_page_that_reloads_without_end_is_bounded(surf, site, prompt):
     await within(surf.do("goto_url", url="http://site.test/again"))
     await within(surf.click(50, 50))
     state, text = await within(surf.do("goto_url", url="http://site.test/page"))
-    assert state == "effect" and surf.seen.tabs[0].title == "start"
+    assert state == "effect", text
+    assert surf.seen.tabs[0].title == "start"
 
 
 async def test_nothing_is_left_waiting(surf, prompt, caplog):
