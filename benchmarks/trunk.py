@@ -139,7 +139,7 @@ def make_learner(width: int) -> tuple[update.Update, Any]:
     graphdef, params = nnx.split(init.init_model(model, 0), nnx.Param)
     devices = mesh.make_mesh(1, 1, 1, jax.devices()[:1])
     config = common.get_config()
-    tx = optim.make_optimizer(config.optim, 100)
+    tx = optim.make_optimizer(config.optim)
     like = state.abstract_state(params, tx, devices)
     plain = SimpleNamespace(dtype="float32", remat=True, train_vision=True)
     made = update.make_update(graphdef, like, tx, devices, RULE, config.algo, plain)

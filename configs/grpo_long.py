@@ -1,7 +1,8 @@
 """MM-GRPO, second stage: 50 iterations with a horizon of 30 turns (2606.02031, 6).
 
     python -m launch.train --config=configs/grpo_long.py --workdir=runs/long \\
-        --config.tasks.path=data/tasks.parquet
+        --config.tasks.path=data/tasks.parquet \\
+        --config.reward.judge.base_url=https://api.openai.com/v1
 
 Begins from the first stage's checkpoint at half its rate. Full size: 8 x 180 GB
 accelerators, 8 browser nodes, about 20 hours. `:tiny` runs on two CPU cores.

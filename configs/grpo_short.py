@@ -1,7 +1,8 @@
 """MM-GRPO, first stage: 90 iterations with a horizon of 15 turns (2606.02031, 6).
 
     python -m launch.train --config=configs/grpo_short.py --workdir=runs/short \\
-        --config.tasks.path=data/tasks.parquet --config.init_from=runs/sft
+        --config.tasks.path=data/tasks.parquet --config.init_from=runs/sft \\
+        --config.reward.judge.base_url=https://api.openai.com/v1
 
 Full size: 8 x 180 GB accelerators, 8 browser nodes, about 45 hours; 2.2K live-web
 tasks with a judge (`config.reward.judge.base_url`). `:tiny` (two CPU cores, 8
@@ -18,8 +19,8 @@ def get_config(variant: str = ""):
     config.init_command = (
         "python -m launch.train --config=configs/mt_sft.py --workdir=runs/sft"
     )
-    if variant == "tiny":
-        tiny.shrink(config)
+    if variant:
+        tiny.shrink(config, variant)
         config.init_command = config.init_command.replace(".py", ".py:tiny")
         config.tasks.train_seeds = (500_000, 1_000_000)  # none that SFT saw
         config.algo.group = 8

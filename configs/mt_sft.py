@@ -23,8 +23,8 @@ def get_config(variant: str = ""):
     config.optim.schedule = "cosine"
     config.optim.warmup_steps = 7
     config.checkpoint.every = 24
-    if variant == "tiny":
-        tiny.shrink(config)
+    if variant:
+        tiny.shrink(config, variant)
         config.tasks.train_seeds = (0, 500_000)
         config.model.train_vision = True  # it begins from random weights
         config.sft.data = ("runs/demos",)

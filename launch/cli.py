@@ -22,7 +22,7 @@ def run(main: Callable[[], None]) -> None:
         stdlib_logging.getLogger("orbax").setLevel(stdlib_logging.ERROR)
         try:
             main()
-        except (ValueError, FileNotFoundError) as error:
+        except (ValueError, OSError) as error:
             print(f"refused: {_innermost(error)}", file=sys.stderr)
             sys.exit(2)
         except StarvationError as error:
@@ -43,6 +43,8 @@ def _parse(argv: list[str]) -> list[str]:
     """absl's own parsing; what a config file says of a wrong key is one line too."""
     try:
         return app.parse_flags_with_usage(argv)
-    except (AttributeError, TypeError, ValueError) as error:
-        print(f"refused: {' '.join(str(error).split())}", file=sys.stderr)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        # Some show their text as Python would write it.
+        told = str(error).replace("\\n", " ").replace("\\'", "'")
+        print(f"refused: {' '.join(told.split())}", file=sys.stderr)
         sys.exit(2)

@@ -105,3 +105,14 @@ def make_feed(folder: str | Path, config: Any) -> Feed:
         rule=chat.rule(config.sample.temperature),
         layout=config.batch.layout,
     )
+
+
+def check(folder: str | Path, config: Any) -> None:
+    """Refuses a folder whose tokenizer or preprocessor cannot be read."""
+    try:
+        make_feed(folder, config)
+    except Exception as error:  # of several libraries, which agree on no kind
+        told = " ".join(str(error).split())
+        raise ValueError(
+            f"{folder}: its tokenizer or preprocessor cannot be used: {told}"
+        ) from error

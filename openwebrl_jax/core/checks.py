@@ -66,7 +66,7 @@ def check_platform(wanted: str, available: str) -> None:
 
 
 def check_workdir(workdir: str | os.PathLike[str], config: Any) -> None:
-    """Writes the config into a new workdir; refuses one that holds another config."""
+    """Refuses a workdir that holds another config; writes nothing."""
     path = Path(workdir) / "config.json"
     if Path(workdir).is_file():
         raise ValueError(f"{workdir} is a file; wanted a folder for this run")
@@ -82,7 +82,13 @@ def check_workdir(workdir: str | os.PathLike[str], config: Any) -> None:
             f"{workdir} holds a run of another config; take another --workdir or "
             f"mend: {'; '.join(differing)}"
         )
+
+
+def keep_config(workdir: str | os.PathLike[str], config: Any) -> None:
+    """Writes the config into a workdir, which knows from now on what it is of."""
+    path = Path(workdir) / "config.json"
     path.parent.mkdir(parents=True, exist_ok=True)
+    here = json.loads(json.dumps(limits.leaves(config)))
     text = json.dumps({"digest": digest(config), "config": here}, indent=1)
     part = path.with_suffix(".part")
     part.write_text(text + "\n", encoding="utf-8")
@@ -109,7 +115,10 @@ def held(workdir: str | os.PathLike[str]) -> Iterator[None]:
 
 def _written_config(path: Path) -> dict[str, Any]:
     """What an earlier run wrote; a checkpoint folder's config.json is none of ours."""
-    content = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        content = {}
     if content.keys() != {"digest", "config"}:
         raise ValueError(f"{path} was not written by a run; take another --workdir")
     return content["config"]

@@ -92,6 +92,7 @@ STAGE_LOSS = {"grpo": "mm_grpo", "sft": "mt_sft"}
 # Keys, or heads of keys, that a later run in the same workdir may change: they say
 # how long and on what it runs, not what is learnt.
 FREE = (
+    "algo.starve_batches",
     "algo.iterations",
     "batch",
     "checkpoint",

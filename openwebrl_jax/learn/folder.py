@@ -43,7 +43,14 @@ def find(path: str, *, command: str = "") -> Path:
             f"{path!r} is no checkpoint folder: wanted config.json and "
             f"{load.WEIGHTS} in it or in its {EXPORT}/{made}"
         )
-    return Path(huggingface_hub.snapshot_download(path))
+    try:
+        return Path(huggingface_hub.snapshot_download(path))
+    except Exception as error:  # of many libraries; the kind says enough
+        raise ValueError(
+            f"{path!r} is no folder here and could not be fetched from the Hub "
+            f"({type(error).__name__}); a small one is made by "
+            f"python -m launch.make_tiny --out={path}"
+        ) from None
 
 
 def check(folder: Path) -> None:

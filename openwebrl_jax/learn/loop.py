@@ -1,7 +1,7 @@
 """The loop of optimizer steps, the same for MM-GRPO and MT-SFT.
 
-In: a state, and steps as (name, micro-batches). Out: after each step its name, the
-new state and its metrics as numbers.
+In: a state, and steps as (name, micro-batches, rate). Out: after each step its name,
+the new state and its metrics as numbers.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from openwebrl_jax.core import types
 from openwebrl_jax.learn import state as states
 from openwebrl_jax.learn import update as updates
 
-Step = tuple[Any, Iterable[types.Batch]]
+Step = tuple[Any, Iterable[types.Batch], float]
 
 
 def run(
@@ -30,8 +30,8 @@ def run(
     steps = iter(steps)
     coming = _begin(next(steps, None))
     while coming is not None:
-        name, batches = coming
-        state, metrics = update.step(state, batches)
+        name, batches, rate = coming
+        state, metrics = update.step(state, batches, rate)
         coming = _begin(next(steps, None))
         yield name, state, _read(name, metrics)
 
@@ -40,9 +40,9 @@ def _begin(step: Step | None) -> Step | None:
     """The step with its first batch already made."""
     if step is None:
         return None
-    name, batches = step
+    name, batches, rate = step
     batches = iter(batches)
-    return name, itertools.chain(list(itertools.islice(batches, 1)), batches)
+    return name, itertools.chain(list(itertools.islice(batches, 1)), batches), rate
 
 
 def _read(name: Any, metrics: dict[str, Any]) -> dict[str, float]:

@@ -5,6 +5,7 @@ position table, norms and biases stay with Adam. Weight decay is on matrices and
 tables, never on norms and biases.
 """
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -16,8 +17,8 @@ CONSISTENT_RMS = 0.2  # Muon's updates get the size of Adam's (arXiv 2502.16982)
 TABLES = ("embed", "table", "head")
 
 
-def make_optimizer(config_optim, steps: int) -> optax.GradientTransformation:
-    """The chain for a run of that many optimizer steps."""
+def make_optimizer(config_optim) -> optax.GradientTransformation:
+    """The chain, with the rate's warm-up; `tail` says what follows that."""
     if config_optim.name not in OPTIMIZERS:
         raise ValueError(
             f"config.optim.name={config_optim.name!r}; set it to one of "
@@ -25,48 +26,42 @@ def make_optimizer(config_optim, steps: int) -> optax.GradientTransformation:
         )
     return optax.chain(
         optax.clip_by_global_norm(config_optim.clip_norm),
-        OPTIMIZERS[config_optim.name](config_optim, steps),
+        OPTIMIZERS[config_optim.name](config_optim),
     )
 
 
-def make_schedule(config_optim, steps: int, peak: float) -> Callable:
-    """Learning rate by optimizer step: linear warm-up to the peak, then the tail."""
+def tail(config_optim, done: float) -> float:
+    """What all rates are multiplied by when the share `done` of the run is over.
+
+    Of the run and not of its steps: how many steps an iteration of RL takes depends on
+    how long its episodes are. Updates of AdamW and Muon, weight decay included, are
+    linear in the rate, so that they can be scaled afterwards.
+    """
     if config_optim.schedule not in TAILS:
         raise ValueError(
             f"config.optim.schedule={config_optim.schedule!r}; set it to one of "
             f"{', '.join(TAILS)}"
         )
+    return TAILS[config_optim.schedule](done, config_optim.decay_share)
+
+
+TAILS = {
+    "constant": lambda done, share: 1.0,
+    "cosine": lambda done, share: 0.5 * (1.0 + math.cos(math.pi * done)),
+    # 1, and over the last share of the run linearly to 0
+    "trapezoid": lambda done, share: min(1.0, (1.0 - done) / max(share, 1e-9)),
+}
+
+
+def _rise(config_optim, peak: float) -> Callable:
+    """Rate by optimizer step: a linear warm-up to the peak."""
     warmup = config_optim.warmup_steps
-    tail = TAILS[config_optim.schedule]
-
-    def rate(step):
-        rise = jnp.minimum((step + 1) / (warmup + 1), 1.0)
-        return peak * rise * tail(step, warmup, steps, config_optim.decay_share)
-
-    return rate
+    return lambda step: peak * jnp.minimum((step + 1) / (warmup + 1), 1.0)
 
 
-def _constant(step, warmup, steps, decay_share):
-    return 1.0
-
-
-def _cosine(step, warmup, steps, decay_share):
-    """Half a cosine from the end of the warm-up to 0."""
-    done = (step - warmup) / max(steps - warmup, 1)
-    return 0.5 * (1.0 + jnp.cos(jnp.pi * jnp.clip(done, 0.0, 1.0)))
-
-
-def _trapezoid(step, warmup, steps, decay_share):
-    """1, and over the last share of the steps linearly to 0."""
-    return jnp.clip((steps - step) / max(decay_share * steps, 1.0), 0.0, 1.0)
-
-
-TAILS = {"constant": _constant, "cosine": _cosine, "trapezoid": _trapezoid}
-
-
-def _adamw(config_optim, steps: int) -> optax.GradientTransformation:
+def _adamw(config_optim) -> optax.GradientTransformation:
     return optax.adamw(
-        make_schedule(config_optim, steps, config_optim.lr_peak),
+        _rise(config_optim, config_optim.lr_peak),
         b1=config_optim.b1,
         b2=config_optim.b2,
         weight_decay=config_optim.weight_decay,
@@ -74,11 +69,11 @@ def _adamw(config_optim, steps: int) -> optax.GradientTransformation:
     )
 
 
-def _muon(config_optim, steps: int) -> optax.GradientTransformation:
+def _muon(config_optim) -> optax.GradientTransformation:
     lr_rest = config_optim.lr_rest or config_optim.lr_peak / 2
     return optax.contrib.muon(
-        make_schedule(config_optim, steps, config_optim.lr_peak),
-        adam_learning_rate=make_schedule(config_optim, steps, lr_rest),
+        _rise(config_optim, config_optim.lr_peak),
+        adam_learning_rate=_rise(config_optim, lr_rest),
         adam_b1=config_optim.b1,
         adam_b2=config_optim.b2,
         weight_decay=config_optim.weight_decay,

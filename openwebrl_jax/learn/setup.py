@@ -8,16 +8,15 @@ from openwebrl_jax.models import mesh
 
 
 def make(
-    policy: folder.Policy, config: Any, rule: types.SamplingRule, steps: int
+    policy: folder.Policy, config: Any, rule: types.SamplingRule
 ) -> tuple[update.Update, state.TrainState]:
     """The update and the state before its first step, on this process's devices.
 
     Args:
       rule: the distribution that the sampler draws from.
-      steps: optimizer steps of the whole run, for the schedule.
     """
     devices = mesh.make_mesh(config.mesh.data, config.mesh.fsdp, config.mesh.tp)
-    tx = optim.make_optimizer(config.optim, steps)
+    tx = optim.make_optimizer(config.optim)
     like = state.abstract_state(policy.params, tx, devices)
     programs = update.make_update(
         policy.graphdef, like, tx, devices, rule, config.algo, config.model

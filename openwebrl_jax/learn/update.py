@@ -41,14 +41,18 @@ class Update:
     mesh: Mesh
     start: Callable  # params -> sums, all 0
     accumulate: Callable  # (params, sums, batch) -> sums; the sums are donated
-    apply: Callable  # (state, sums) -> (state, metrics); the state is donated
+    apply: Callable  # (state, sums, rate) -> (state, metrics); the state is donated
     score: Callable  # (params, batch) -> log-probs [B, N] of the loss positions
 
     def step(
-        self, state: states.TrainState, batches: Iterable[types.Batch]
+        self,
+        state: states.TrainState,
+        batches: Iterable[types.Batch],
+        rate: float = 1.0,
     ) -> tuple[states.TrainState, dict[str, Any]]:
         """One optimizer step over all the batches; metrics stay on the device.
 
+        `rate` multiplies the optimizer's rates, see optim.tail.
         If nothing carries weight the state stays as it is and the step is counted as
         skipped.
         """
@@ -60,7 +64,7 @@ class Update:
                 sums = self.accumulate(state.params, sums, self.place(batch))
             if not live:
                 return state, {"learner/skipped_steps": 1.0, "learner/tokens": 0.0}
-            return self.apply(state, sums)
+            return self.apply(state, sums, np.float32(rate))
 
     def logps(self, params: nnx.State, batch: types.Batch) -> np.ndarray:
         """Log-probs [B, N] of the loss positions."""
@@ -119,7 +123,7 @@ def make_update(
         apply=jax.jit(
             functools.partial(_apply, tx, config_model.train_vision),
             donate_argnums=0,
-            in_shardings=(places, sums_places),
+            in_shardings=(places, sums_places, everywhere),
             out_shardings=(places, everywhere),
         ),
         score=jax.jit(lambda params, batch: token_logps(params, batch)[0]),
@@ -163,9 +167,10 @@ def _accumulate(loss, params, sums, batch):
     }
 
 
-def _apply(tx, train_vision, state, sums):
+def _apply(tx, train_vision, state, sums, rate):
     grads = sums["grads"]
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
+    updates = jax.tree.map(lambda update: rate * update, updates)
     if not train_vision:
         updates = _without_vision(updates)
     params = optax.apply_updates(state.params, updates)

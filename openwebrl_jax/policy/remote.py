@@ -47,9 +47,12 @@ class Remote:
 
 
 def _content(completion: Any) -> str:
-    """The text of an answer; the client does not check what endpoints send."""
+    """The whole text of an answer; the client does not check what endpoints send."""
     try:
-        content = completion.choices[0].message.content
+        choice = completion.choices[0]
+        content = choice.message.content
+        if getattr(choice, "finish_reason", None) == "length":
+            return ""  # cut short: what it would have come to is not known
     except (AttributeError, LookupError, TypeError):
         content = False
     if content is not None and not isinstance(content, str):

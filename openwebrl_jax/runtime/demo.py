@@ -16,7 +16,7 @@ from typing import Any
 
 from openwebrl_jax.core import checks, metrics
 from openwebrl_jax.learn import folder
-from openwebrl_jax.rollout import score
+from openwebrl_jax.rollout import build, score
 from openwebrl_jax.runtime import cluster, demonstrate, evaluate, train
 from openwebrl_jax.runtime.crew import Crew
 
@@ -38,17 +38,19 @@ def run(
     """
     base = Path(workdir)
     sft.sft.data, rl.init_from = (str(base / "demos"),), str(base / "sft")
-    for config in (sft, rl):
+    for config, stage in ((sft, "sft"), (rl, "rl")):
         checks.check_config(config, look_at_disk=False)
+        build.check(config)
         cluster.check(config)
+        checks.check_workdir(base / stage, config)
+    asked = {"episodes": episodes, "error_rate": error_rate}
+    demonstrate.check(sft.sft.data[0], sft, **asked)
     with _timed(base, "start"):
         cluster.start(rl)
         crew = Crew(rl)
     try:
         with _timed(base, "demonstrations"):
-            demonstrate.collect(
-                crew, sft, sft.sft.data[0], episodes=episodes, error_rate=error_rate
-            )
+            demonstrate.collect(crew, sft, sft.sft.data[0], **asked)
         with _timed(base, "sft"):
             _train(sft, rl.init_from, train.sft)
         with _timed(base, "evaluation"):

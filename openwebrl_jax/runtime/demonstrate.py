@@ -9,32 +9,67 @@ from pathlib import Path
 from typing import Any
 
 from openwebrl_jax.core import checks
+from openwebrl_jax.core.types import Trajectory
 from openwebrl_jax.rollout import build, store
 from openwebrl_jax.runtime import cluster, progress
 from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.worker import Job, Result
 
 LIST = "demonstrations.json"
+_ASKED = "asked.json"  # what the list was made by
 
 
-def names(workdir: str | Path) -> list[str]:
-    """Trajectories of a workdir to learn from: its list, else all that it stores."""
-    path = Path(workdir) / LIST
+def load(workdir: str | Path) -> dict[str, Trajectory]:
+    """What is learnt from a workdir: its list, else all that it stores of success."""
+    path, kept = Path(workdir) / LIST, Path(workdir) / store.FOLDER
     if path.exists():
-        return json.loads(path.read_text())
-    return store.listing(Path(workdir) / store.FOLDER)
+        names = json.loads(path.read_text())
+        return {name: store.load(kept, name)[0] for name in names}
+    stored = {name: store.load(kept, name) for name in store.listing(kept)}
+    return {
+        name: trajectory
+        for name, (trajectory, reward) in stored.items()
+        if reward.is_valid and reward.value >= 1.0
+    }
 
 
 def run(config: Any, workdir: str, *, episodes: int, error_rate: float) -> None:
     """The command: starts what is needed, collects, ends it."""
     checks.check_config(config, look_at_disk=False)
-    cluster.start(config)
-    try:
-        crew = Crew(config)
-        collect(crew, config, workdir, episodes=episodes, error_rate=error_rate)
-        crew.close()
-    finally:
-        cluster.stop()
+    build.check(config)
+    cluster.check(config)
+    check(workdir, config, episodes=episodes, error_rate=error_rate)
+    with checks.held(workdir):
+        cluster.start(config)
+        try:
+            crew = Crew(config)
+            collect(crew, config, workdir, episodes=episodes, error_rate=error_rate)
+            crew.close()
+        finally:
+            cluster.stop()
+
+
+def check(workdir: str, config: Any, *, episodes: int, error_rate: float) -> None:
+    """Refuses wrong numbers, and a workdir with a list that was asked for otherwise."""
+    if episodes < 1 or not 0.0 <= error_rate <= 1.0:
+        raise ValueError(
+            f"episodes={episodes}, error={error_rate}; wanted at least one episode and "
+            "a share from 0 to 1"
+        )
+    path = Path(workdir) / _ASKED
+    here = _asked(config, episodes, error_rate)
+    there = json.loads(path.read_text()) if path.exists() else here
+    if there != here:
+        raise ValueError(
+            f"{workdir} holds demonstrations of {there}, wanted {here}; take another "
+            "--workdir"
+        )
+
+
+def _asked(config: Any, episodes: int, error_rate: float) -> dict[str, Any]:
+    names = list(config.tasks.names)
+    asked = {"episodes": episodes, "error": error_rate, "seed": config.seed}
+    return asked | {"tasks": names}
 
 
 def collect(
@@ -61,5 +96,7 @@ def collect(
     )
     bar.close()
     listed = sorted({result.trajectory for result in results if result.is_valid})
+    asked = json.dumps(_asked(config, episodes, error_rate))
+    (Path(workdir) / _ASKED).write_text(asked)
     path.write_text(json.dumps(listed))
     return results

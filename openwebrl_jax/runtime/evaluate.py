@@ -17,6 +17,7 @@ from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.worker import Job, Result
 
 REPORT = "evaluation.json"
+FOLDER = "evaluation"  # its trajectories lie apart from those that are trained on
 _PURPOSE = 1_000_003  # keeps an evaluation's token streams apart from training's
 
 
@@ -24,6 +25,7 @@ def run(config: Any, workdir: str, model: str) -> None:
     """The command: starts what is needed, measures, ends it."""
     config.init_from = ""  # where training begins is not asked for here
     checks.check_config(config)
+    build.check(config)
     cluster.check(config)
     origin = folder.find(model or workdir)
     folder.check(origin)
@@ -31,7 +33,7 @@ def run(config: Any, workdir: str, model: str) -> None:
     try:
         crew = Crew(config)
         crew.serve(str(origin), config)
-        told = measure(crew, config, workdir, "evaluation")
+        told = measure(crew, config, str(Path(workdir) / FOLDER), "evaluation")
         crew.close()
     finally:
         cluster.stop()

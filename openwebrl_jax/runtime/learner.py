@@ -14,7 +14,7 @@ import ray
 
 from openwebrl_jax.batch import feed, rows
 from openwebrl_jax.core import metrics, types
-from openwebrl_jax.learn import checkpoint, folder, loop, setup
+from openwebrl_jax.learn import checkpoint, folder, loop, optim, setup
 from openwebrl_jax.learn import state as states
 from openwebrl_jax.rollout import store
 from openwebrl_jax.runtime import demonstrate
@@ -29,9 +29,7 @@ Told = tuple[int, dict[str, float]]
 class Learner:
     """Owns the TrainState, the jitted update and the checkpoints of one run."""
 
-    def start(
-        self, config: Any, workdir: str, origin: str, steps: int
-    ) -> tuple[int, bytes | None]:
+    def start(self, config: Any, workdir: str, origin: str) -> tuple[int, bytes | None]:
         """Loads the newest checkpoint, or else the folder `origin`.
 
         Returns the step (sft) or iteration (grpo) that is done and the ledger's
@@ -41,9 +39,7 @@ class Learner:
         self._workdir = Path(workdir)
         self._policy = folder.read(Path(origin))
         self._feed = feed.make_feed(origin, config)
-        self._update, self._state = setup.make(
-            self._policy, config, self._feed.rule, steps
-        )
+        self._update, self._state = setup.make(self._policy, config, self._feed.rule)
         self._keeper = checkpoint.Checkpointer(
             self._workdir / "checkpoints", config.checkpoint.keep
         )
@@ -58,7 +54,11 @@ class Learner:
         stream = self._feed.sft_stream(self._config, _demonstrations(self._config))
         last, every = self._config.sft.steps, self._config.checkpoint.every
         steps = (
-            (step, self._feed.batches(stream.rows_at(step - 1)))
+            (
+                step,
+                self._feed.batches(stream.rows_at(step - 1)),
+                optim.tail(self._config.optim, (step - 1) / last),
+            )
             for step in range(self._done + 1, last + 1)
         )
         for step, told in self._run(steps):
@@ -121,7 +121,8 @@ class Learner:
                 epoch=epoch,
             )
         ]
-        steps = ((n, self._feed.batches(part)) for n, part in enumerate(parts))
+        rate = optim.tail(self._config.optim, (iteration - 1) / algo.iterations)
+        steps = ((n, self._feed.batches(part), rate) for n, part in enumerate(parts))
         told = [numbers for _, numbers in self._run(steps)]
         ages = [
             iteration - 1 - version
@@ -172,11 +173,16 @@ class Learner:
 
 def _demonstrations(config: Any) -> dict[str, types.Trajectory]:
     """Trajectories of the configured workdirs, by hash, in a fixed order."""
-    return {
-        name: store.load(Path(workdir) / store.FOLDER, name)[0]
-        for workdir in config.sft.data
-        for name in demonstrate.names(workdir)
-    }
+    found: dict[str, types.Trajectory] = {}
+    for workdir in config.sft.data:
+        more = demonstrate.load(workdir)
+        if not more:
+            raise ValueError(
+                f"config.sft.data: {workdir} holds no trajectory to learn from; "
+                "python -m launch.demonstrate makes some"
+            )
+        found |= more
+    return found
 
 
 def _mean(told: Sequence[Mapping[str, float]]) -> dict[str, float]:

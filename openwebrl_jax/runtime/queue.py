@@ -88,6 +88,8 @@ class Queue:
     async def take(self, count: int) -> tuple[types.Group, ...]:
         """The `count` oldest kept groups, waiting; may raise StarvationError."""
         while not (found := ledger.take(self._state, count)):
+            # Workers that hang ask for nothing, so their leases end here.
+            self._write(ledger.expire(self._state, time.time()), is_durable=False)
             await self._change()
         self._write(found)
         return books.groups(self._state, found[0]["ordinals"])

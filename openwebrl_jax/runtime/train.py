@@ -12,6 +12,7 @@ from typing import Any
 import ray
 import ray.exceptions
 
+from openwebrl_jax.batch import feed
 from openwebrl_jax.core import checks, metrics
 from openwebrl_jax.learn import folder
 from openwebrl_jax.rollout import build, store
@@ -56,14 +57,16 @@ def check(config: Any, workdir: str) -> str:
         config.init_from or config.model.path, command=config.init_command
     )
     folder.check(origin)
+    feed.check(origin, config)
     checks.check_workdir(workdir, config)
     return str(origin)
 
 
 def sft(config: Any, workdir: str, origin: str) -> str:
     """Runs the SFT stage and returns the exported folder."""
+    checks.keep_config(workdir, config)
     learner = _actor(Learner, config, "learner")
-    ray.get(learner.start.remote(config, workdir, origin, config.sft.steps))
+    ray.get(learner.start.remote(config, workdir, origin))
     writer = metrics.Writer(
         workdir, stage="sft", total=config.sft.steps, show=_SHOWN["sft"]
     )
@@ -76,9 +79,9 @@ def sft(config: Any, workdir: str, origin: str) -> str:
 
 def grpo(config: Any, workdir: str, origin: str, crew: Crew) -> str:
     """Runs the RL stage with the crew's workers and returns the exported folder."""
+    checks.keep_config(workdir, config)
     learner, queue = _actor(Learner, config, "learner"), _actor(Queue, config, "ledger")
-    steps = config.algo.iterations * config.algo.ppo_epochs
-    start = learner.start.remote(config, workdir, origin, steps)
+    start = learner.start.remote(config, workdir, origin)
     if crew.serving is None:
         crew.serve(origin, config)
     done, snapshot = ray.get(start)

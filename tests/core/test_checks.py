@@ -179,8 +179,11 @@ def test_no_accelerator_is_refused_with_the_way_out():
 def test_a_workdir_takes_the_same_config_again(tmp_path):
     workdir = tmp_path / "run"
     checks.check_workdir(workdir, make_config())
+    assert not workdir.exists()
+    checks.keep_config(workdir, make_config())
     longer = make_config(algo__iterations=99, checkpoint__keep=7, rollout__workers=3)
     checks.check_workdir(workdir, longer)
+    checks.keep_config(workdir, longer)
     written = json.loads((workdir / "config.json").read_text())
     assert written["config"]["algo.iterations"] == 99
     assert written["digest"] == checks.digest(make_config())
@@ -188,7 +191,7 @@ def test_a_workdir_takes_the_same_config_again(tmp_path):
 
 
 def test_a_workdir_of_another_config_is_refused_with_the_differences(tmp_path):
-    checks.check_workdir(tmp_path, make_config())
+    checks.keep_config(tmp_path, make_config())
     before = (tmp_path / "config.json").read_text()
     other = make_config(algo__group=4, tasks__names=("click-test",))
     with pytest.raises(ValueError) as caught:

@@ -29,7 +29,7 @@ def test_all_stages_leave_what_they_promise(tmp_path):
         capture_output=True,
         text=True,
         env=one_device(),
-        timeout=400,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])

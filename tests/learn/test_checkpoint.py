@@ -14,7 +14,7 @@ EXTRAS = {"ledger.json": b'{"opened": 3}', "empty": b""}
 def make_state(mesh, name="muon"):
     """A state full of random numbers, and its like without arrays."""
     params = toys.few_params()
-    tx = optim.make_optimizer(toys.make_optim(name=name), 10)
+    tx = optim.make_optimizer(toys.make_optim(name=name))
     like = state.abstract_state(params, tx, mesh)
     draw = np.random.default_rng(0)
 

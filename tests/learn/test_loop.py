@@ -17,7 +17,8 @@ class Tape:
             self.notes.append(f"make {name}.{n}")
             yield SimpleNamespace(name=f"{name}.{n}")
 
-    def step(self, state, batches):
+    def step(self, state, batches, rate):
+        assert rate == 1.0
         for batch in batches:
             self.notes.append(f"run {batch.name}")
         loss = jnp.asarray(self.losses[state])
@@ -26,7 +27,7 @@ class Tape:
 
 def test_steps_in_order_with_the_next_batch_made_early():
     tape = Tape([0.5, 0.25])
-    steps = ((name, tape.batches(name, 2)) for name in "ab")
+    steps = ((name, tape.batches(name, 2), 1.0) for name in "ab")
     seen = []
     for name, state, metrics in loop.run(0, steps, tape):
         tape.notes.append(f"told {name}")
@@ -45,7 +46,7 @@ def test_steps_in_order_with_the_next_batch_made_early():
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_the_first_number_that_is_not_finite_ends_it(bad):
     tape = Tape([0.5, bad, 0.5])
-    steps = ((name, tape.batches(name, 1)) for name in "abc")
+    steps = ((name, tape.batches(name, 1), 1.0) for name in "abc")
     told = []
     with pytest.raises(FloatingPointError, match="step b .*learner/loss"):
         for name, _, _ in loop.run(0, steps, tape):
@@ -55,5 +56,5 @@ def test_the_first_number_that_is_not_finite_ends_it(bad):
 
 def test_no_steps_and_empty_steps():
     assert list(loop.run(0, [], Tape([]))) == []
-    ((name, state, _),) = loop.run(0, [("a", iter(()))], Tape([0.0]))
+    ((name, state, _),) = loop.run(0, [("a", iter(()), 1.0)], Tape([0.0]))
     assert (name, state) == ("a", 1)

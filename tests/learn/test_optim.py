@@ -6,28 +6,39 @@ from openwebrl_jax.learn import optim
 from tests.learn import toys
 
 
-def rates(steps=10, **changed):
-    config = toys.make_optim(lr_peak=1.0, **changed)
-    rate = optim.make_schedule(config, steps, config.lr_peak)
-    return [float(rate(step)) for step in range(steps)]
+def tails(steps=10, **changed):
+    config = toys.make_optim(**changed)
+    return [optim.tail(config, step / steps) for step in range(steps)]
 
 
-def test_schedules_by_hand():
-    assert rates() == [1.0] * 10
-    assert rates(warmup_steps=3)[:5] == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0])
+def test_tails_by_hand():
+    assert tails() == [1.0] * 10
     # the last 40 % of ten steps go down in four equal parts, 0 would be step ten
-    got = rates(schedule="trapezoid", decay_share=0.4)
+    got = tails(schedule="trapezoid", decay_share=0.4)
     assert got == pytest.approx([1.0] * 7 + [0.75, 0.5, 0.25])
-    got = rates(schedule="cosine", warmup_steps=2)
-    want = [1 / 3, 2 / 3, *(0.5 * (1 + np.cos(np.pi * n / 8)) for n in range(8))]
-    assert got == pytest.approx(want, abs=1e-6)
+    got = tails(schedule="cosine")
+    assert got == pytest.approx([0.5 * (1 + np.cos(np.pi * n / 10)) for n in range(10)])
+
+
+def test_the_warm_up_rises_by_steps():
+    config = toys.make_optim(
+        lr_peak=1.0, warmup_steps=3, b1=0.0, b2=0.0, weight_decay=0.0, clip_norm=1e9
+    )
+    tx = optim.make_optimizer(config)
+    params = toys.few_params()
+    ones = jax.tree.map(np.ones_like, params)
+    state, sizes = tx.init(params), []
+    for _ in range(5):
+        updates, state = tx.update(ones, state, params)
+        sizes.append(-float(jax.tree.leaves(updates)[0].ravel()[0]))
+    assert sizes == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0])
 
 
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="config.optim.schedule='linear'"):
-        rates(schedule="linear")
+        tails(schedule="linear")
     with pytest.raises(ValueError, match="config.optim.name='sgd'"):
-        optim.make_optimizer(toys.make_optim(name="sgd"), 1)
+        optim.make_optimizer(toys.make_optim(name="sgd"))
 
 
 def flat(tree, is_leaf=None):
@@ -75,7 +86,7 @@ def muon_step():
     config = toys.make_optim(
         name="muon", lr_peak=0.5, lr_rest=0.01, weight_decay=0.0, clip_norm=1e9
     )
-    tx = optim.make_optimizer(config, 100)
+    tx = optim.make_optimizer(config)
     draw = np.random.default_rng(0)
 
     def one(leaf):
@@ -113,7 +124,7 @@ def test_the_rest_moves_as_adam_does(muon_step, name):
 
 def test_decay_of_adamw_spares_norms_and_biases():
     params = toys.few_params()
-    tx = optim.make_optimizer(toys.make_optim(lr_peak=0.5, weight_decay=0.1), 10)
+    tx = optim.make_optimizer(toys.make_optim(lr_peak=0.5, weight_decay=0.1))
     none = jax.tree.map(np.zeros_like, params)
     updates = jax.jit(lambda: tx.update(none, tx.init(params), params)[0])()
     for name in ("q", "down", "embed", "table"):

@@ -167,13 +167,11 @@ def make_mesh(data=1, fsdp=1, tp=1):
     return mesh.make_mesh(data, fsdp, tp, jax.devices()[: data * fsdp * tp])
 
 
-def make_programs(
-    the_mesh=None, *, algo=None, optimizer=None, model=None, rule=RULE, steps=100
-):
+def make_programs(the_mesh=None, *, algo=None, optimizer=None, model=None, rule=RULE):
     """(params, update, tx) of the toy model; nothing is compiled yet."""
     the_mesh = the_mesh or make_mesh()
     graphdef, params = make_params()
-    tx = optim.make_optimizer(optimizer or make_optim(), steps)
+    tx = optim.make_optimizer(optimizer or make_optim())
     like = state.abstract_state(params, tx, the_mesh)
     made = update.make_update(
         graphdef,

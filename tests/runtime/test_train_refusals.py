@@ -75,6 +75,20 @@ def test_a_missing_tensor(config, folder, tmp_path):
     assert name in refusal(config, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "preprocessor_config.json"])
+def test_files_beside_the_weights(config, folder, tmp_path, name):
+    (folder / name).write_text("{")
+    assert "tokenizer or preprocessor" in refusal(config, tmp_path)
+    (folder / name).unlink()
+    assert str(folder) in refusal(config, tmp_path)
+
+
+def test_a_folder_that_nobody_made_is_not_sought_on_the_hub_alone(config, tmp_path):
+    config.init_from, config.init_command = "", ""
+    config.model.path = "runs/none"
+    assert "python -m launch.make_tiny --out=runs/none" in refusal(config, tmp_path)
+
+
 def test_an_unknown_page(config, tmp_path):
     config.tasks.names = ("click-buton",)
     assert "click-button" in refusal(config, tmp_path)
@@ -86,7 +100,7 @@ def test_no_chromium(config, tmp_path):
 
 
 def test_a_workdir_of_another_config(config, tmp_path):
-    train.check(config, str(tmp_path / "run"))
+    checks.keep_config(tmp_path / "run", config)
     config.algo.group = 6
     told = refusal(config, tmp_path)
     assert "algo.group: 8 there, 6 here" in told
@@ -129,7 +143,7 @@ def test_an_unknown_key_is_named(tmp_path):
         f"--workdir={tmp_path}/run",
         "--config.algo.grup=4",
     )
-    assert code != 0 and "grup" in told and "group" in told
+    assert code != 0 and "grup" in told and "group" in told and "\\" not in told
     assert "Traceback" not in told
     assert not (tmp_path / "run").exists()
 
@@ -137,3 +151,16 @@ def test_an_unknown_key_is_named(tmp_path):
 def test_a_lenient_reading_is_not_for_training(config, tmp_path):
     config.agent.lenient = True
     assert "agent.lenient" in refusal(config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "flags, part",
+    [
+        (("--config=configs/nope.py", "--workdir=x"), "nope.py"),
+        (("--config=configs/grpo_short.py:tinny", "--workdir=x"), "'tinny'"),
+        (("--config=configs/grpo_short.py:tiny",), "workdir"),
+    ],
+)
+def test_wrong_flags_are_one_clear_word(flags, part):
+    code, told = command(*flags)
+    assert code != 0 and part in told and "Traceback" not in told

@@ -62,7 +62,7 @@ const note = (records) => {
       continue;
     }
     if (beats.get(element) < TICKER) lastChange = t;
-    else goesOn = goesOn || isActing;
+    else goesOn = goesOn || (isActing && !isTyped(element));
     const into = isActing ? done : late;
     if (record.attributeName === 'class' || record.attributeName === 'style') {
       into.styles++;
@@ -135,7 +135,16 @@ around(window, 'setTimeout', (native, self, [run, delay_ms, ...rest]) => {
   }
   return id;
 });
-around(window, 'clearTimeout', (native, self, args) => {
-  pending.delete(args[0]);
-  return Reflect.apply(native, self, args);
+around(window, 'setInterval', (native, self, [run, delay_ms, ...rest]) => {
+  const id = Reflect.apply(native, self, [run, delay_ms, ...rest]);
+  if ((depth ?? (isActing ? 0 : CHAIN)) < CHAIN && delay_ms > 0 && delay_ms <= TIMER_MS) {
+    pending.set(id, clock() + Number(delay_ms) + LATE_MS); // its first time alone
+  }
+  return id;
 });
+for (const name of ['clearTimeout', 'clearInterval']) {
+  around(window, name, (native, self, args) => {
+    pending.delete(args[0]);
+    return Reflect.apply(native, self, args);
+  });
+}

@@ -70,6 +70,10 @@ const focused = () => {
   }
   return element;
 };
+const isTyped = (e) => { // it stands in the text that keys write
+  const field = focused();
+  return Boolean(field && field.isContentEditable && field.contains(e));
+};
 const NOT_TYPED_IN = ['checkbox', 'radio', 'submit', 'reset', 'button', 'image', 'file',
   'hidden'];
 const isText = (e) => e.isContentEditable || ['TEXTAREA', 'SELECT'].includes(e.tagName) ||

@@ -4,6 +4,7 @@ let hit = null, spot = null, was = null, scrolls = [];
 let shown = null; // what was rendered before the action
 let home = ''; // the start_url that this document was loaded for
 const NAMED = 5, WALKED = 300;
+const PARSING_MS = 20; // until a document that is still coming is looked at again
 
 // All elements of a small page, the ones to act on of a large one.
 const watched = () => {
@@ -43,8 +44,6 @@ const changed = () => {
     for (const e of watched()) if (!shown.has(e) && isShown(e)) fresh.add(e);
     for (const e of shown) if (!isShown(e) && speaks(e)) gone.add(e);
   }
-  const field = focused();
-  const isTyped = (e) => field && field.isContentEditable && field.contains(e);
   const names = outermost(fresh)
     .filter((e) => isShown(e) && !isInNoise(e) && !isTyped(e))
     .sort((a, b) => a.compareDocumentPosition(b) & 4 ? -1 : 1)
@@ -83,6 +82,7 @@ const local = { // of this document alone
   flush() { note(observer.takeRecords()); },
   latest: () => lastChange,
   goesOn: () => goesOn,
+  isParsing: () => document.readyState === 'loading',
   due: () => Math.max(stillAt(), ...pending.values()),
   scrolled: () => scrolledAt >= begun,
   thaw() { // the action goes on: what came since the last look is its doing
@@ -109,13 +109,8 @@ const local = { // of this document alone
     return [local, ...inner.flatMap((e) => e.contentWindow.__probe.local.family())];
   },
 };
-const parsed = (cap_ms) => Promise.race([
-  new Promise((ready) => document.addEventListener('DOMContentLoaded', ready, {once: true})),
-  new Promise((ready) => after_ms(ready, cap_ms)),
-]);
 const quiet = async (quiet_ms, cap_ms) => {
   const start = clock();
-  if (document.readyState === 'loading') await parsed(cap_ms);
   local.family().forEach((one) => one.flush());
   const two = new Promise((ready) => frame(() => frame(ready)));
   await Promise.race([two, new Promise((ready) => after_ms(ready, quiet_ms))]);
@@ -126,7 +121,8 @@ const quiet = async (quiet_ms, cap_ms) => {
     const quiet_at = changed_at > start ? changed_at + quiet_ms : t;
     const isOnItsWay = scrolls.length && !all.some((one) => one.scrolled());
     const moved_at = isOnItsWay ? start + quiet_ms : t; // a wheel is not obeyed at once
-    const due_at = Math.max(quiet_at, moved_at, ...all.map((one) => one.due()));
+    const parsed_at = all.some((one) => one.isParsing()) ? t + PARSING_MS : t;
+    const due_at = Math.max(quiet_at, moved_at, parsed_at, ...all.map((one) => one.due()));
     const left_ms = Math.min(due_at, start + cap_ms) - t;
     if (left_ms <= 0) return;
     await new Promise((ready) => after_ms(ready, left_ms));

@@ -21,6 +21,7 @@ HOSTS = {"same": "", "other": f"http://{FRAME_HOST}"}
 async def framed(surf, request):
     surf.site.pages["/inner"] = INNER
     await surf.open("<body style=margin:0>" + HOLD % f"{HOSTS[request.param]}/inner")
+    await surf.do("wait", seconds=0.2)  # a frame may come after its page
     return surf
 
 
