@@ -118,7 +118,11 @@ class Speaker:
         self._store.forget()
 
     def release(self, episode_id: str) -> None:
-        """The episode's row may go to others first."""
+        """The episode's row may go to others first.
+
+        From any thread: at worst the row stays the episode's until it is the one that
+        was used longest ago.
+        """
         self._slots.release(episode_id)
 
     def swap(self, version: int, params: Any) -> None:
