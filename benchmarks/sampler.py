@@ -256,9 +256,10 @@ def of_turn(
 ) -> types.SampleRequest:
     """The request of a turn; earlier turns are the same in every one."""
     fixed = np.random.default_rng(0)
+    plain = sorted({*chat.plain.get_vocab().values()} - {*chat.control.values()})
 
     def tokens(count: int) -> tuple[int, ...]:
-        return tuple(int(x) for x in fixed.integers(300, 900, count))
+        return tuple(int(x) for x in fixed.choice(plain, count))
 
     return make_request(
         words(chat, TEXT),
