@@ -55,14 +55,15 @@ WIDE = {
     "num_key_value_heads": 4,
     "head_dim": 64,
 }
-# Attention to 10,000 tokens takes as large a share of a token as in an 8B model.
+# For each product of a token with a weight as many with keys, and as many scores, as
+# in an 8B model.
 EPISODE = {
-    "hidden_size": 512,
-    "intermediate_size": 1536,
+    "hidden_size": 1024,
+    "intermediate_size": 2048,
     "num_hidden_layers": 2,
     "num_attention_heads": 1,
     "num_key_value_heads": 1,
-    "head_dim": 64,
+    "head_dim": 128,
 }
 ROPE = {"rope_type": "default", "rope_theta": 1e6, "mrope_interleaved": True}
 SYSTEM, TEXT, SPOKEN, IMAGE = 500, 200, 100, 900  # tokens; a turn has text and reply
@@ -256,9 +257,10 @@ def of_turn(
 ) -> types.SampleRequest:
     """The request of a turn; earlier turns are the same in every one."""
     fixed = np.random.default_rng(0)
+    plain = sorted({*chat.plain.get_vocab().values()} - {*chat.control.values()})
 
     def tokens(count: int) -> tuple[int, ...]:
-        return tuple(int(x) for x in fixed.integers(300, 900, count))
+        return tuple(int(x) for x in fixed.choice(plain, count))
 
     return make_request(
         words(chat, TEXT),

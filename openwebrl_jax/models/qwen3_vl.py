@@ -5,6 +5,7 @@ the cache, T DeepStack taps. The arrays are those of `core.types.Batch`. Everyth
 computed in the dtype of the parameters; norms, softmax and rope in float32.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -111,12 +112,13 @@ def extend(
     image_index_BL,
     features: Features | None,
     start_B,
+    parts: Sequence[decoders.Layers] | None = None,
 ):
     """Appends L tokens to each row at its own start: (hidden [B, L, D], cache).
 
     A token sees the places up to its own. Padding after a row's end does no harm:
     no one sees beyond itself, and later tokens overwrite it. start + L may not pass
-    the cache's length.
+    the cache's length. `parts` are the layers one by one, None = those of the model.
     """
     sizes = model.sizes.decoder
     turn = layers.turn(decoders.angles(sizes, positions_3BL))
@@ -135,7 +137,7 @@ def extend(
 
     # Unrolled: a scan would copy the stacked cache at every token.
     for i in range(sizes.layers):
-        one = layers.at(model.decoder.layers, i)
+        one = layers.at(model.decoder.layers, i) if parts is None else parts[i]
         x_BLD = decoders.apply_layer(one, sizes, x_BLD, turn, attend)
         if features is not None and i < taps:
             x_BLD = x_BLD + pick(features.deepstack[i], image_index_BL)

@@ -2,7 +2,7 @@
 
 In: pictures by content hash. Out: where in the store their features begin. What is
 kept belongs to one version of the weights and is forgotten with it. The store has one
-shape whatever a batch holds, so that images multiply no shapes of prompts.
+shape whatever a chunk holds, so that images multiply no shapes of prompts.
 
 Letters: I images, P patches, N values a patch.
 """

@@ -11,7 +11,7 @@ a call, D width, V vocabulary, M features an image, I images, P patches, N value
 patch, X any other axis.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,7 +21,8 @@ from flax import nnx
 
 from openwebrl_jax.core import types
 from openwebrl_jax.models import cache as caches
-from openwebrl_jax.models import head, qwen3_vl
+from openwebrl_jax.models import decoder, head, qwen3_vl
+from openwebrl_jax.policy import weights
 
 WIDE_TOKENS = 256  # of one row, prefilled at once
 NARROW_TOKENS = 32  # of some rows
@@ -138,7 +139,8 @@ class Drawn(NamedTuple):
 class Programs:
     """The jitted programs of one sampler; each donates the store or cache it changes.
 
-    `places` is static: how many places of the rows a program looks at.
+    `params` are the sampler's own `weights.Weights`. `places` is static: how many
+    places of the rows a program looks at.
     """
 
     init_store: Callable[..., qwen3_vl.Features]  # (params)
@@ -173,7 +175,7 @@ def make_programs(
     """Jits the programs; the store holds so many pictures of so many features each."""
 
     def init_store(params):
-        model = nnx.merge(graphdef, params)
+        model, _ = weights.merge(graphdef, params)
         width, taps = model.sizes.decoder.width, len(model.sizes.vision.taps)
         dtype = qwen3_vl.table_VD(model).dtype
         return qwen3_vl.Features(
@@ -182,7 +184,8 @@ def make_programs(
         )
 
     def encode(params, store, images: Images, place_I):
-        new = qwen3_vl.encode_images(nnx.merge(graphdef, params), *images)
+        model, _ = weights.merge(graphdef, params)
+        new = qwen3_vl.encode_images(model, *images)
         return jax.tree.map(
             lambda store_XD, new_XD: _write(store_XD, new_XD, place_I, features),
             store,
@@ -190,12 +193,12 @@ def make_programs(
         )
 
     def init_cache(params):
-        model = nnx.merge(graphdef, params)
+        model, _ = weights.merge(graphdef, params)
         dtype = qwen3_vl.table_VD(model).dtype
         return caches.init_cache(model.sizes, lattice.rows, lattice.places[-1], dtype)
 
     def prefill(params, store, cache, chunk: Chunk, places: int):
-        model = nnx.merge(graphdef, params)
+        model, parts = weights.merge(graphdef, params)
         some = caches.take(cache, chunk.row_B, chunk.start_B, chunk.count, places)
         _, some = qwen3_vl.extend(  # nobody asks for the hidden states
             model,
@@ -205,6 +208,7 @@ def make_programs(
             chunk.image_index_BL,
             store,
             chunk.start_B,
+            parts,
         )
         tokens = chunk.ids_BL.shape[1]
         return caches.put(cache, some, chunk.row_B, chunk.start_B, chunk.count, tokens)
@@ -213,9 +217,9 @@ def make_programs(
         return caches.copy(cache, from_J, to_J, count, places)
 
     def decode(params, cache, seeds: Seeds, places: int):
-        model = nnx.merge(graphdef, params)
+        model, parts = weights.merge(graphdef, params)
         some = caches.take(cache, seeds.row_B, seeds.start_B, seeds.count, places)
-        drawn, some = _decode(model, some, seeds, rule, lattice, end_id)
+        drawn, some = _decode(model, parts, some, seeds, rule, lattice, end_id)
         cache = caches.put(
             cache,
             some,
@@ -246,6 +250,7 @@ def _write(store_XD: jax.Array, new_XD: jax.Array, place_I: jax.Array, features:
 
 def _decode(
     model: qwen3_vl.Model,
+    parts: Sequence[decoder.Layers],
     some: caches.Cache,
     seeds: Seeds,
     rule: types.SamplingRule,
@@ -273,6 +278,7 @@ def _decode(
             jnp.full((rows, 1), -1, jnp.int32),
             None,
             seeds.start_B + t,
+            parts,
         )
         token_B, logp_B = draw(
             head.sample_logits(hidden_B1D[:, 0], table_VD, rule),

@@ -22,7 +22,7 @@ from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.models import load as loads
 from openwebrl_jax.models.sizes import Sizes
-from openwebrl_jax.policy import batcher, features, generate, speaker
+from openwebrl_jax.policy import batcher, features, generate, speaker, weights
 from openwebrl_jax.policy import prompt as prompts
 from openwebrl_jax.tokens import chat as chats
 from openwebrl_jax.tokens import images
@@ -69,14 +69,13 @@ class Sampler:
             pictures=pictures,
             features=patches // spec.merge**2,
         )
-        params = speaker.own(params, params)
         store = features.FeatureStore(
             self._programs,
             places=pictures,
             patches=patches,
             merge=spec.merge,
             table_side=sizes.vision.table_side,
-            device=speaker.beside(params),
+            device=weights.beside(params),
         )
         self._speaker = speaker.Speaker(
             params, version, self._programs, self.lattice, store, chat.end_id
@@ -105,7 +104,7 @@ class Sampler:
 
     async def load_leaves(self, version: int, leaves: Sequence[np.ndarray]) -> None:
         """`load` from the leaves of the parameter tree, in the tree's order."""
-        tree = jax.tree.structure(self._speaker.params)
+        tree = jax.tree.structure(self._speaker.like)
         await self.load(version, jax.tree.unflatten(tree, leaves))
 
     async def warm_up(self) -> None:

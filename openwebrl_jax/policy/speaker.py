@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from openwebrl_jax.policy import features, generate, slots
+from openwebrl_jax.policy import features, generate, slots, weights
 from openwebrl_jax.policy import prompt as prompts
 
 COUNTED: tuple[str, ...] = (
@@ -65,7 +65,8 @@ class Speaker:
         store: features.FeatureStore,
         end_id: int,
     ):
-        self.params, self.version = params, version
+        self.like = weights.abstract(params)
+        self.params, self.version = weights.own(params, self.like), version
         self.totals = dict.fromkeys(COUNTED, 0.0)
         self._programs = programs
         self._lattice = lattice
@@ -118,12 +119,16 @@ class Speaker:
         self._store.forget()
 
     def release(self, episode_id: str) -> None:
-        """The episode's row may go to others first."""
+        """The episode's row may go to others first.
+
+        From any thread: at worst the row stays the episode's until it is the one that
+        was used longest ago.
+        """
         self._slots.release(episode_id)
 
     def swap(self, version: int, params: Any) -> None:
         """Takes other weights, by which nothing was computed yet."""
-        self.params = own(params, self.params)
+        self.params = weights.own(params, self.like)
         self.version = version
         self._slots.forget()
         self._store.forget()
@@ -268,7 +273,7 @@ class Speaker:
 
     def _on_device(self, inputs: Any) -> tuple[Any, Any]:
         """The cache, made anew where there is none, and a program's other inputs."""
-        place = beside(self.params)
+        place = weights.beside(self.params)
         if self._cache is None:
             self._cache = jax.device_put(self._programs.init_cache(self.params), place)
         return self._cache, jax.device_put(inputs, place)
@@ -296,25 +301,3 @@ def _stack(lines: Sequence[_Line], rows: int) -> generate.Seeds:
         seeds.key_B4[b] = [part % 2**32 for part in prompt.key]
         seeds.is_greedy_B[b] = prompt.is_greedy
     return seeds
-
-
-def own(params: Any, like: Any) -> Any:
-    """A copy of `params` in the dtypes and places of `like`."""
-
-    def copy(path, new, old):
-        if new.shape != old.shape:
-            raise ValueError(
-                f"weights{jax.tree_util.keystr(path)} have the shape {new.shape}, "
-                f"the sampler's {old.shape}: they are of another model"
-            )
-        return jax.device_put(new.astype(old.dtype), old.sharding, may_alias=False)
-
-    return jax.tree.map_with_path(copy, params, like)
-
-
-def beside(params: Any) -> jax.sharding.Sharding:
-    """Where a program's inputs go: the weights' device, or each one of their mesh."""
-    sharding = jax.tree.leaves(params)[0].sharding
-    if isinstance(sharding, jax.sharding.NamedSharding):
-        return jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
-    return sharding

@@ -146,8 +146,8 @@ async def test_a_group_prefills_its_prompt_once(make, png, check):
     await sampler.close()
 
 
-async def test_a_released_row_serves_who_comes_next(alone, png, check):
-    await alone.load(7, alone._speaker.params)  # which empties the row
+async def test_a_released_row_serves_who_comes_next(alone, make_params, png, check):
+    await alone.load(7, make_params(0)[1])  # which empties the row
     alone.stats()
     for name in "ab":
         check(alone, await Player(png, 1, name=name, key=(0, 0, 1)).turn(alone))

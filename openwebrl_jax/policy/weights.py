@@ -1,0 +1,66 @@
+"""The sampler's own copy of the weights, with each layer's in arrays of their own.
+
+A program that decodes would copy a layer out of the stack again and again: XLA-CPU
+does so at every token. So the stacks are cut once, when weights come in.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from openwebrl_jax.models import decoder, qwen3_vl
+
+
+class Weights(NamedTuple):
+    """What the programs eat. Made by `own`."""
+
+    rest: Any  # the parameter tree; its decoder's layers are empty
+    layers: tuple[Any, ...]  # of the decoder, one by one
+
+
+def abstract(params: Any) -> Any:
+    """Shapes, dtypes and places of a parameter tree."""
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), params
+    )
+
+
+def own(params: Any, like: Any) -> Weights:
+    """A copy of `params` in the dtypes and places of `like`, see `abstract`."""
+
+    def place(path, new, old):
+        if new.shape != old.shape:
+            raise ValueError(
+                f"weights{jax.tree_util.keystr(path)} have the shape {new.shape}, "
+                f"the sampler's {old.shape}: they are of another model"
+            )
+        return jax.device_put(new.astype(old.dtype), old.sharding, may_alias=False)
+
+    params = jax.tree.map_with_path(place, params, like)
+    stack = params["decoder"]["layers"]
+    count = jax.tree.leaves(stack)[0].shape[0]
+    layers = tuple(jax.tree.map(lambda x, i=i: x[i], stack) for i in range(count))
+    of_layers = {id(leaf) for leaf in jax.tree.leaves(stack)}
+    rest = jax.tree.map(
+        lambda x: jnp.zeros((), x.dtype) if id(x) in of_layers else x, params
+    )
+    return Weights(rest, layers)
+
+
+def merge(
+    graphdef: nnx.GraphDef, weights: Weights
+) -> tuple[qwen3_vl.Model, list[decoder.Layers]]:
+    """The model, and the layers of its decoder that `qwen3_vl.extend` takes."""
+    model = nnx.merge(graphdef, weights.rest)
+    layer_graphdef, _ = nnx.split(model.decoder.layers, nnx.Param)
+    return model, [nnx.merge(layer_graphdef, layer) for layer in weights.layers]
+
+
+def beside(weights: Any) -> jax.sharding.Sharding:
+    """Where a program's inputs go: the weights' device, or each one of their mesh."""
+    sharding = jax.tree.leaves(weights)[0].sharding
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        return jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
+    return sharding
