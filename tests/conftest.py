@@ -32,6 +32,13 @@ hypothesis.settings.register_profile("here", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("here")
 
 
+def pytest_collection_modifyitems(items):
+    """A real browser on a busy machine gets a second try; nothing else does."""
+    for item in items:
+        if item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The path of the Chromium that browser tests drive."""
