@@ -75,7 +75,8 @@ class Lattice:
 def make_lattice(config: Any) -> Lattice:
     """The lattice of `config.sample`.
 
-    A row is longer than its context by what the padding of a call may overrun.
+    A row is longer than its context by what the padding of a call may overrun. Two rows
+    are decoded at least: XLA-CPU would copy the whole cache of one at every token.
     """
     limit = config.context_tokens - config.response_tokens
     narrow = min(NARROW_TOKENS, limit)
@@ -84,7 +85,7 @@ def make_lattice(config: Any) -> Lattice:
     return Lattice(
         rows=config.slots,
         places=(*shorter, whole),
-        widths=tuple(sorted({-(-config.slots // part) for part in (1, 2, 4)})),
+        widths=tuple(sorted({max(2, -(-config.slots // part)) for part in (1, 2, 4)})),
         narrow_rows=min(NARROW_ROWS, config.slots),
         narrow_tokens=narrow,
         wide_tokens=WIDE_TOKENS if limit >= WIDE_TOKENS else narrow,

@@ -67,8 +67,8 @@ def make_lattice(**sample):
 
 def test_a_decode_has_few_widths():
     assert make_lattice().widths == (12, 24, 48)
-    assert make_lattice(slots=3).widths == (1, 2, 3)
-    assert make_lattice(slots=1).widths == (1,)
+    assert make_lattice(slots=3).widths == (2, 3)
+    assert make_lattice(slots=1).widths == (2,)
 
 
 def test_no_call_runs_over_the_end_of_a_row():
