@@ -4,7 +4,7 @@ import logging as stdlib_logging
 import sys
 from collections.abc import Callable
 
-from absl import app, logging
+from absl import app, flags, logging
 
 from openwebrl_jax.rollout.ledger import StarvationError
 
@@ -22,7 +22,7 @@ def run(main: Callable[[], None]) -> None:
         stdlib_logging.getLogger("orbax").setLevel(stdlib_logging.ERROR)
         try:
             main()
-        except (ValueError, OSError) as error:
+        except (ValueError, FileNotFoundError, NotADirectoryError) as error:
             print(f"refused: {_innermost(error)}", file=sys.stderr)
             sys.exit(2)
         except StarvationError as error:
@@ -40,11 +40,24 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _parse(argv: list[str]) -> list[str]:
-    """absl's own parsing; what a config file says of a wrong key is one line too."""
+    """absl's own parsing; whatever is wrong with a flag or a config is one line."""
     try:
-        return app.parse_flags_with_usage(argv)
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        rest = flags.FLAGS(argv)
+        for name in flags.FLAGS:  # a config file that is not there says so when asked
+            getattr(flags.FLAGS[name].value, "seed", None)
+        return rest
+    except (
+        flags.Error,
+        AttributeError,
+        KeyError,
+        OSError,
+        TypeError,
+        ValueError,
+    ) as error:
+        # A config file that raises comes with its traceback, of which the end tells.
+        lines = str(error).strip().splitlines()
+        told = lines[-1] if "Traceback" in str(error) else " ".join(lines)
         # Some show their text as Python would write it.
-        told = str(error).replace("\\n", " ").replace("\\'", "'")
-        print(f"refused: {' '.join(told.split())}", file=sys.stderr)
+        line = told.replace("\\n", " ").replace("\\'", "'")
+        print(f"refused: {' '.join(line.split())}", file=sys.stderr)
         sys.exit(2)

@@ -10,12 +10,14 @@ from launch import cli
 from openwebrl_jax.runtime import demonstrate
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Experiment.")
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder for the trajectories.")
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Folder for the trajectories.", required=True
+)
 _EPISODES = flags.DEFINE_integer("episodes", 3000, "How many.")
 _ERROR = flags.DEFINE_float(
     "error", 0.0, "Share of ambiguous pages on which the teacher names the wrong one."
 )
-flags.mark_flags_as_required(["config", "workdir"])
+flags.mark_flag_as_required("config")
 
 if __name__ == "__main__":
     cli.run(

@@ -10,8 +10,10 @@ from launch import cli
 from openwebrl_jax.runtime import train
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Experiment.")
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of this run; made if missing.")
-flags.mark_flags_as_required(["config", "workdir"])
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Folder of this run; made if missing.", required=True
+)
+flags.mark_flag_as_required("config")
 
 if __name__ == "__main__":
     cli.run(lambda: train.run(_CONFIG.value, _WORKDIR.value))

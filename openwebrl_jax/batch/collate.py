@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from openwebrl_jax.batch import rows
 from openwebrl_jax.core import types
 from openwebrl_jax.tokens import images, positions
 
@@ -48,15 +49,15 @@ def make_lattice(config_batch, grid: tuple[int, int], merge: int) -> Lattice:
     )
 
 
-def split(rows: Sequence[types.Row], shape: Lattice) -> list[list[Line]]:
+def split(made: Sequence[types.Row], shape: Lattice) -> list[list[Line]]:
     """The rows of one optimizer step as lines, in parts of at most `shape.rows`.
 
     Long rows open lines of the bucket that they need, shorter ones fill what is left
-    of them. Rows with the same images come together, and lines of one bucket; their
-    order is of no other consequence, because the loss is a sum.
+    of them. Lines of one bucket come together, those that begin with the same images
+    first of all; the order is of no other consequence, because the loss is a sum.
     """
     lines: list[_Open] = []
-    for row in sorted(rows, key=lambda row: (-len(row.ids), row.images, row.source)):
+    for row in sorted(made, key=lambda row: (-len(row.ids), row.images, row.source)):
         line = next((line for line in lines if line.has_room(row)), None)
         if line is None:
             line = _Open(_bucket(len(row.ids), shape.lengths, *_LENGTH), shape)
@@ -161,12 +162,12 @@ def _token_arrays(
 def _positions(row: types.Row, grids, image_id: int, merge: int) -> np.ndarray:
     """[3, L]: those of each run's own prompt, in which the trunk is text alone."""
     parts, first_grid = [], 0
-    for first, end, limit in _spans(row):
-        ids = row.ids[first:end]
+    for run, span in zip(row.runs, rows.spans(row), strict=True):
+        ids = row.ids[span]
         last_grid = first_grid + positions.image_count(ids, image_id)
         own = grids[first_grid:last_grid]
         part = positions.rope_positions(ids, own, image_id=image_id, merge=merge)
-        parts.append(part + limit)
+        parts.append(part + run.limit)
         first_grid = last_grid
     return np.concatenate(parts, axis=1)
 
@@ -174,18 +175,10 @@ def _positions(row: types.Row, grids, image_id: int, merge: int) -> np.ndarray:
 def _sight(row: types.Row) -> np.ndarray:
     """[3, L]: start and limit of the trunk that a token sees, start of its run."""
     sight = np.zeros((3, len(row.ids)), np.int32)
-    for first, end, limit in _spans(row):
-        sight[1, first:end] = limit
-        sight[2, first:end] = first
+    for run, span in zip(row.runs, rows.spans(row), strict=True):
+        sight[1, span] = run.limit
+        sight[2, span] = run.first
     return sight
-
-
-def _spans(row: types.Row) -> list[tuple[int, int, int]]:
-    """First token, end and trunk limit of each run."""
-    ends = [run.first for run in row.runs[1:]] + [len(row.ids)]
-    return [
-        (run.first, end, run.limit) for run, end in zip(row.runs, ends, strict=True)
-    ]
 
 
 def _loss_arrays(lines: Sequence[Line], shape: Lattice) -> dict[str, np.ndarray]:
@@ -238,9 +231,9 @@ def _tower_arrays(
         "table_index_4IP": np.zeros((4, I, P), np.int32),
         "table_weight_4IP": np.zeros((4, I, P), np.float32),
     }
-    for i, (patches_PC, (rows, cols)) in enumerate(cut):
+    for i, (patches_PC, grid) in enumerate(cut):
         used = slice(0, len(patches_PC))
-        plan = positions.vision_plan(rows, cols, spec.merge, table_side)
+        plan = positions.vision_plan(*grid, spec.merge, table_side)
         position_2P, index_4P, weight_4P = plan
         arrays["patches_IPC"][i, used] = patches_PC
         arrays["patch_count_I"][i] = len(patches_PC)

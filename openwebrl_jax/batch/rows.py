@@ -58,13 +58,12 @@ def turn_rows(trajectory: types.Trajectory, name: str) -> list[types.Row]:
     They carry weight 1 on the reply, the log-probs if there are any, advantage 0.
     """
     _check_ids(trajectory, name)
-    made, trunk = [], list(trajectory.system_ids)
-    for t in range(len(trajectory.turns)):
-        if t >= trajectory.context_screenshots:
-            earlier = trajectory.turns[t - trajectory.context_screenshots]
-            trunk += earlier.remembered_ids
+    trunk, limits = _trunk(trajectory)
+    made = []
+    for t, limit in enumerate(limits):
         branch = _branch(trajectory, t)
-        made.append(_row([trunk + branch.ids], [branch], (types.Run(),), f"{name}:{t}"))
+        ids = trunk[:limit] + branch.ids
+        made.append(_row([ids], [branch], (types.Run(),), f"{name}:{t}"))
     return made
 
 
@@ -80,12 +79,7 @@ def tree_rows(
     that each have the trunk that they need. Else as in `turn_rows`.
     """
     _check_ids(trajectory, name)
-    trunk, limits = list(trajectory.system_ids), []
-    for t in range(len(trajectory.turns)):
-        if t >= trajectory.context_screenshots:
-            earlier = trajectory.turns[t - trajectory.context_screenshots]
-            trunk += earlier.remembered_ids
-        limits.append(len(trunk))
+    trunk, limits = _trunk(trajectory)
     branches = [_branch(trajectory, t) for t in range(len(limits))]
     parts: list[list[int]] = []
     tokens = replies = 0
@@ -104,6 +98,17 @@ def tree_rows(
         )
         for part in parts
     ]
+
+
+def _trunk(trajectory: types.Trajectory) -> tuple[list[int], list[int]]:
+    """System and remembered turns; and how much of that each turn's prompt has."""
+    trunk, limits = list(trajectory.system_ids), []
+    for t in range(len(trajectory.turns)):
+        if t >= trajectory.context_screenshots:
+            earlier = trajectory.turns[t - trajectory.context_screenshots]
+            trunk += earlier.remembered_ids
+        limits.append(len(trunk))
+    return trunk, limits
 
 
 def _tree(
@@ -190,11 +195,15 @@ def decouple(row: types.Row, proximal_N: np.ndarray) -> types.Row:
     return dataclasses.replace(row, old_logp=old_logp, loss_weight=loss_weight)
 
 
+def spans(row: types.Row) -> list[slice]:
+    """Where the runs of a row stand."""
+    ends = [run.first for run in row.runs[1:]] + [len(row.ids)]
+    return [slice(run.first, end) for run, end in zip(row.runs, ends, strict=True)]
+
+
 def turns(row: types.Row) -> list[slice]:
     """Where the turns of a row stand: its runs, but for a trunk without loss."""
-    ends = [run.first for run in row.runs[1:]] + [len(row.ids)]
-    spans = [slice(run.first, end) for run, end in zip(row.runs, ends, strict=True)]
-    return [span for span in spans if row.loss_weight[span].any()]
+    return [span for span in spans(row) if row.loss_weight[span].any()]
 
 
 def turn_counts(rows: Sequence[types.Row]) -> Mapping[str, int]:
@@ -253,12 +262,12 @@ def weigh(
         raise ValueError(f"config.algo.weighting={mode!r}; set it to one of {known}")
     if mode == "constant_k" and not constant_k > 0:
         raise ValueError(f"constant_k={constant_k} tokens; it must be above 0")
-    spans = [(i, span) for i, row in enumerate(rows) for span in turns(row)]
-    tokens_R = np.array([np.count_nonzero(rows[i].loss_weight[s]) for i, s in spans])
-    turns_R = np.array([turn_counts[trajectory_of(rows[i])] for i, _ in spans], float)
+    places = [(i, span) for i, row in enumerate(rows) for span in turns(row)]
+    tokens_R = np.array([np.count_nonzero(rows[i].loss_weight[s]) for i, s in places])
+    turns_R = np.array([turn_counts[trajectory_of(rows[i])] for i, _ in places], float)
     scale_R = _TOKEN_WEIGHTS[mode](tokens_R.astype(float), turns_R, constant_k)
     weights = [row.loss_weight.copy() for row in rows]
-    for (i, span), scale in zip(spans, scale_R, strict=True):
+    for (i, span), scale in zip(places, scale_R, strict=True):
         weights[i][span] *= np.float32(scale)
     return [
         dataclasses.replace(row, loss_weight=weight)

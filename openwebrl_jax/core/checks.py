@@ -88,8 +88,8 @@ def keep_config(workdir: str | os.PathLike[str], config: Any) -> None:
     """Writes the config into a workdir, which knows from now on what it is of."""
     path = Path(workdir) / "config.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    here = json.loads(json.dumps(limits.leaves(config)))
-    text = json.dumps({"digest": digest(config), "config": here}, indent=1)
+    kept = {"digest": digest(config), "config": limits.leaves(config)}
+    text = json.dumps(kept, indent=1)
     part = path.with_suffix(".part")
     part.write_text(text + "\n", encoding="utf-8")
     os.replace(part, path)

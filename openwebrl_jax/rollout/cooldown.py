@@ -8,20 +8,16 @@ import urllib.parse
 from collections.abc import Callable
 
 from openwebrl_jax.core import types
-from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.core.causes import Cause, Owner
 from openwebrl_jax.rollout import books, records
 from openwebrl_jax.rollout.books import State
 from openwebrl_jax.rollout.events import Event
 
-# Endings at reset that say that the site is not to be had.
-BLAMED = (
-    Cause.DNS,
-    Cause.TLS,
-    Cause.REFUSED,
-    Cause.HTTP_ERROR,
-    Cause.BLOCKED,
-    Cause.LOGIN_REQUIRED,
-    Cause.SITE_TIMEOUT,
+# Endings at reset that say that the site is not to be had: a crash may be the page's.
+BLAMED = tuple(
+    cause
+    for cause in Cause
+    if cause.owner is Owner.SITE and cause is not Cause.PAGE_CRASH
 )
 _AHEAD = 1000  # tasks that are looked through for one on a site that answers
 

@@ -5,18 +5,18 @@ lead to the same server, so that a frame of the other one is cross-origin.
 """
 
 import pathlib
-import threading
 
 import pytest
 import pytest_asyncio
 
 from configs import common
 from openwebrl_jax.web import browser, env
+from tests.web import conftest as web
 from tests.web import toys
-from tests.web.conftest import Site
 
 WIDTH_PX, HEIGHT_PX = 400, 300
 FRAME_HOST = "frame.test"
+site = web.site  # the fixture
 
 
 @pytest.fixture(scope="session")
@@ -29,15 +29,6 @@ def config():
         config.capture_timeout_s = 2.0
         config.settle_cap_s = 1.5
     return config
-
-
-@pytest.fixture(scope="session")
-def site():
-    server = Site()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
