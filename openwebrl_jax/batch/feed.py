@@ -107,12 +107,30 @@ def make_feed(folder: str | Path, config: Any) -> Feed:
     )
 
 
-def check(folder: str | Path, config: Any) -> None:
-    """Refuses a folder whose tokenizer or preprocessor cannot be read."""
+def check(
+    folder: str | Path, config: Any, opening: Sequence[types.Segment] = ()
+) -> None:
+    """Refuses a tokenizer or preprocessor that cannot be read, or has no room.
+
+    `opening` is the shortest prompt of any episode: a system and a user segment.
+    """
     try:
-        make_feed(folder, config)
+        feed = make_feed(folder, config)
     except Exception as error:  # of several libraries, which agree on no kind
         told = " ".join(str(error).split())
         raise ValueError(
             f"{folder}: its tokenizer or preprocessor cannot be used: {told}"
         ) from error
+    if not opening:
+        return
+    system, user = opening
+    pads = images.token_count(feed.spec, config.web.width_px, config.web.height_px)
+    tokens = len(feed.chat.system(system)) + len(feed.chat.user(user, pads)[0])
+    room = config.sample.context_tokens - config.sample.response_tokens
+    if tokens > room:
+        raise ValueError(
+            f"config.agent.prompt={config.agent.prompt!r} and one screenshot are "
+            f"{tokens} tokens before the task has said a word; config.sample."
+            f"context_tokens less response_tokens leaves {room}: raise it, or take "
+            "a shorter prompt or a smaller config.web.width_px and height_px"
+        )

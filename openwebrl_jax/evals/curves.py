@@ -99,7 +99,11 @@ def _draw_success(
     _line(axes, *series(records, SUCCESS), BLUE, "in training, sampled")
     last = max((record["step"] for record in records), default=1)
     for before, after, label, colour, marker, above in HELDOUT:
-        rates = {u: summary[k] for u, k in ((0, before), (last, after)) if k in summary}
+        rates = {
+            update: summary[key]
+            for update, key in ((0, before), (last, after))
+            if summary.get(key, {}).get("rate") is not None
+        }
         if rates:
             _draw_rates(axes, rates, label, colour, marker, above)
     if axes.get_legend_handles_labels()[0]:

@@ -65,13 +65,14 @@ def markdown(summary: Mapping[str, Any], title: str) -> str:
     if rates:
         lines += ["| | success | 95 % interval | episodes |", "|---|---|---|---|"]
         lines += [
-            f"| {_words(k)} | **{v['rate']:.3f}** | {_range(v)} | {v.get('n', '')} |"
+            f"| {_words(k)} | **{_measured(v['rate'])}** | {_range(v)} | "
+            f"{v.get('n', '')} |"
             for k, v in rates.items()
         ]
         lines.append("")
     lines += [
-        f"**{_words(k).capitalize()}: {v['value']:+.3f}** (95 % interval {_range(v)}, "
-        "the same tasks before and after).\n"
+        f"**{_words(k).capitalize()}: {_measured(v['value'], '+')}** (95 % interval "
+        f"{_range(v)}, the same tasks before and after).\n"
         for k, v in gains.items()
     ]
     lines += ["![Curves of the run](curves.png)", ""]
@@ -87,6 +88,11 @@ def markdown(summary: Mapping[str, Any], title: str) -> str:
 
 def _has(value: Any, key: str) -> bool:
     return isinstance(value, Mapping) and key in value
+
+
+def _measured(value: float | None, sign: str = "") -> str:
+    """A rate or gain; None = every episode was void."""
+    return "not measured" if value is None else f"{value:{sign}.3f}"
 
 
 def _range(value: Mapping[str, float]) -> str:

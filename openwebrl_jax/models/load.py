@@ -28,6 +28,8 @@ from openwebrl_jax.models.sizes import Sizes, load_sizes
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
+_DTYPES = ("F32", "BF16", "F16", "F64")
+
 _TEXT = "model.language_model."
 _LAYER = _TEXT + "layers.{}."
 _TOWER = "model.visual."
@@ -109,7 +111,7 @@ def load_model(
     places = _places(sizes, params)
     with Files(Path(folder)) as files:
         _check_names(sizes, places, files)
-        _check_shapes(places, files)
+        _check_tensors(places, files)
         flat = []
         for path, param in nnx.to_flat_state(params):
             array = _read(places[".".join(map(str, path))], files, param.shape, dtype)
@@ -124,7 +126,7 @@ def check_model(folder: str | Path) -> None:
     places = _places(sizes, nnx.split(qwen3_vl.Model(sizes), nnx.Param)[1])
     with Files(Path(folder)) as files:
         _check_names(sizes, places, files)
-        _check_shapes(places, files)
+        _check_tensors(places, files)
 
 
 def save_model(
@@ -184,6 +186,9 @@ class Files:
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self.of[name].get_slice(name).get_shape())
+
+    def dtype(self, name: str) -> str:
+        return self.of[name].get_slice(name).get_dtype()
 
     def read(self, name: str) -> np.ndarray:
         return self.of[name].get_tensor(name)
@@ -260,13 +265,18 @@ def _check_names(sizes: Sizes, places: Mapping[str, Place], files: Files) -> Non
         )
 
 
-def _check_shapes(places: Mapping[str, Place], files: Files) -> None:
+def _check_tensors(places: Mapping[str, Place], files: Files) -> None:
     for place in places.values():
         for name in place.names:
             if files.shape(name) != place.shape:
                 raise ValueError(
                     f"{files.folder}: {name} has shape {files.shape(name)}; "
                     f"its config.json wants {place.shape}"
+                )
+            if files.dtype(name) not in _DTYPES:
+                raise ValueError(
+                    f"{files.folder}: {name} is {files.dtype(name)}; wanted one of "
+                    f"{', '.join(_DTYPES)} (quantised weights cannot be trained)"
                 )
 
 
@@ -287,6 +297,11 @@ def _read(place: Place, files: Files, shape: tuple[int, ...], dtype) -> np.ndarr
     ours = array if place.is_stacked else array[None]
     for i, name in enumerate(place.names):
         tensor = files.read(name)
+        if not np.isfinite(tensor).all():
+            raise ValueError(
+                f"{files.folder}: {name} holds numbers that are not finite; fetch or "
+                "export it again"
+            )
         if place.form == "patch":
             tensor = tensor.reshape(tensor.shape[0], -1)
         ours[i] = tensor if place.form == "same" else tensor.T

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from openwebrl_jax.agent import single
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Owner
 from openwebrl_jax.rewards import combine
@@ -36,6 +37,19 @@ def check(config: Any) -> None:
     if config.tasks.suite != FAKE:
         browser.find_chromium(config.web.chromium)
     combine.make_reward(config.reward, None)
+
+
+def opening(config: Any) -> tuple[types.Segment, ...]:
+    """The shortest prompt that there is: of a task without words, on a bare page."""
+    task = types.Task(id="", intent="", start_url="", max_turns=1)
+    bare = types.Observation(
+        screenshot=b"",
+        width_px=config.web.width_px,
+        height_px=config.web.height_px,
+        tabs=(),
+        active_tab=0,
+    )
+    return single.prompt(single.first(task, config.agent), bare, config.agent).segments
 
 
 def make_runner(config: Any, complete: types.Complete | None = None) -> "Runner":

@@ -24,15 +24,15 @@ def is_success(reward: types.Reward) -> Outcome:
     return reward.value >= 1.0 if reward.is_valid else None
 
 
-def success(outcomes: Iterable[Outcome]) -> dict[str, float]:
+def success(outcomes: Iterable[Outcome]) -> dict[str, Any]:
     """{rate, low, high, n, void}: the rate of the n valid ones, Wilson's 95 %.
 
-    With nothing valid there is no rate: it is NaN, in an interval from 0 to 1.
+    With nothing valid there is no rate: it is None, in an interval from 0 to 1.
     """
     told = list(outcomes)
     valid = [outcome for outcome in told if outcome is not None]
     low, high = wilson(sum(valid), len(valid))
-    rate = sum(valid) / len(valid) if valid else math.nan
+    rate = sum(valid) / len(valid) if valid else None
     void = len(told) - len(valid)
     return {"rate": rate, "low": low, "high": high, "n": len(valid), "void": void}
 
@@ -75,11 +75,11 @@ def wilson(successes: int, n: int) -> tuple[float, float]:
 
 def paired_gain(
     before: Sequence[Outcome], after: Sequence[Outcome], seed: int = 0
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """{value, low, high, n}: mean of after - before over the same tasks.
 
     The interval is the 95 % percentile bootstrap over tasks; a task that is void on
-    either side is left out of both.
+    either side is left out of both. The value is None where nothing is left.
     """
     if len(before) != len(after):
         raise ValueError(
@@ -92,7 +92,7 @@ def paired_gain(
         if early is not None and late is not None
     ]
     if not pairs:
-        return {"value": math.nan, "low": -1.0, "high": 1.0, "n": 0}
+        return {"value": None, "low": -1.0, "high": 1.0, "n": 0}
     # A resample of differences in {-1, 0, 1} is a multinomial draw of their shares.
     values, numbers = np.unique(pairs, return_counts=True)
     n = len(pairs)

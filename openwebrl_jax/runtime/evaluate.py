@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from openwebrl_jax.batch import feed
 from openwebrl_jax.core import checks
 from openwebrl_jax.learn import folder
 from openwebrl_jax.rollout import build, score, store
@@ -29,6 +30,7 @@ def run(config: Any, workdir: str, model: str) -> None:
     cluster.check(config)
     origin = folder.find(model or workdir)
     folder.check(origin)
+    feed.check(origin, config, build.opening(config))
     cluster.start(config)
     try:
         crew = Crew(config)
@@ -65,7 +67,7 @@ def measure(crew: Crew, config: Any, workdir: str, stage: str) -> dict[str, Any]
     return told
 
 
-def rate(told: dict[str, Any]) -> dict[str, float]:
+def rate(told: dict[str, Any]) -> dict[str, Any]:
     """Of an evaluation's mode only the rate and its interval."""
     return {name: told[name] for name in ("rate", "low", "high", "n")}
 

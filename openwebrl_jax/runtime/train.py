@@ -57,7 +57,7 @@ def check(config: Any, workdir: str) -> str:
         config.init_from or config.model.path, command=config.init_command
     )
     folder.check(origin)
-    feed.check(origin, config)
+    feed.check(str(origin), config, build.opening(config))
     checks.check_workdir(workdir, config)
     return str(origin)
 

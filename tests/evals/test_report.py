@@ -1,11 +1,11 @@
 """The report says what the summary says, whatever there is of it."""
 
 import json
-import math
 
 import numpy as np
 
 from openwebrl_jax.evals import curves, report
+from openwebrl_jax.rollout import score
 
 SUMMARY = {
     "success_after_sft": {"rate": 0.41, "low": 0.362, "high": 0.459, "n": 400},
@@ -54,10 +54,13 @@ def test_a_run_that_made_no_update_has_a_report(tmp_path):
 
 
 def test_a_number_that_there_is_not_is_null(tmp_path):
-    nothing = {"rate": math.nan, "low": 0.0, "high": 1.0, "n": 0, "void": 3}
-    report.write_report(tmp_path, {"success_after_rl": nothing}, make_records())
+    nothing = score.success([None] * 3)
+    told = {"success_after_rl": nothing, "gain": score.paired_gain([None], [True])}
+    report.write_report(tmp_path, told, make_records())
     written = json.loads((tmp_path / "summary.json").read_text())
     assert written["success_after_rl"]["rate"] is None
+    assert written["gain"]["value"] is None
+    assert "| **not measured** | 0.000 to 1.000 | 0 |" in report.markdown(told, "")
 
 
 def test_episodes_are_shown_beside_the_numbers(tmp_path, episodes):

@@ -117,6 +117,16 @@ def test_a_wrong_shape_is_named(copy):
         load.load_model(copy)
 
 
+def test_weights_that_are_no_numbers_are_named(copy):
+    name = "model.language_model.norm.weight"
+    rewrite(copy, lambda all: all.update({name: all[name].astype(np.int64)}))
+    with pytest.raises(ValueError, match=r"norm.weight is I64; wanted one of F32"):
+        load.check_model(copy)
+    rewrite(copy, lambda all: all.update({name: all[name] * np.float32(np.nan)}))
+    with pytest.raises(ValueError, match=r"norm.weight holds numbers that are not"):
+        load.load_model(copy)
+
+
 def test_missing_and_unknown_tensors_are_named(copy):
     name = "model.language_model.layers.{}.mlp.up_proj.weight"
     rewrite(copy, lambda all: all.pop(name.format(1)))

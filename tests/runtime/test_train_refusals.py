@@ -83,6 +83,12 @@ def test_files_beside_the_weights(config, folder, tmp_path, name):
     assert str(folder) in refusal(config, tmp_path)
 
 
+def test_a_prompt_that_no_context_holds(config, tmp_path):
+    config.agent.prompt = "full"
+    told = refusal(config, tmp_path)
+    assert "config.agent.prompt='full'" in told and "leaves 128" in told
+
+
 def test_a_folder_that_nobody_made_is_not_sought_on_the_hub_alone(config, tmp_path):
     config.init_from, config.init_command = "", ""
     config.model.path = "runs/none"
