@@ -7,7 +7,6 @@ from absl import flags
 from ml_collections import config_flags
 
 from launch import cli
-from openwebrl_jax.runtime import demonstrate
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Experiment.")
 _WORKDIR = flags.DEFINE_string(
@@ -19,12 +18,18 @@ _ERROR = flags.DEFINE_float(
 )
 flags.mark_flag_as_required("config")
 
-if __name__ == "__main__":
-    cli.run(
-        lambda: demonstrate.run(
-            _CONFIG.value,
-            _WORKDIR.value,
-            episodes=_EPISODES.value,
-            error_rate=_ERROR.value,
-        )
+
+def main() -> None:
+    """All episodes; wrong flags are refused before so much is imported."""
+    from openwebrl_jax.runtime import demonstrate
+
+    demonstrate.run(
+        _CONFIG.value,
+        _WORKDIR.value,
+        episodes=_EPISODES.value,
+        error_rate=_ERROR.value,
     )
+
+
+if __name__ == "__main__":
+    cli.run(main)

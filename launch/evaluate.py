@@ -7,7 +7,6 @@ from absl import flags
 from ml_collections import config_flags
 
 from launch import cli
-from openwebrl_jax.runtime import evaluate
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Experiment.")
 _WORKDIR = flags.DEFINE_string(
@@ -18,5 +17,13 @@ _MODEL = flags.DEFINE_string(
 )
 flags.mark_flag_as_required("config")
 
+
+def main() -> None:
+    """The evaluation; wrong flags are refused before so much is imported."""
+    from openwebrl_jax.runtime import evaluate
+
+    evaluate.run(_CONFIG.value, _WORKDIR.value, _MODEL.value)
+
+
 if __name__ == "__main__":
-    cli.run(lambda: evaluate.run(_CONFIG.value, _WORKDIR.value, _MODEL.value))
+    cli.run(main)

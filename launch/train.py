@@ -7,7 +7,6 @@ from absl import flags
 from ml_collections import config_flags
 
 from launch import cli
-from openwebrl_jax.runtime import train
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Experiment.")
 _WORKDIR = flags.DEFINE_string(
@@ -15,5 +14,13 @@ _WORKDIR = flags.DEFINE_string(
 )
 flags.mark_flag_as_required("config")
 
+
+def main() -> None:
+    """The run; wrong flags are refused before so much is imported."""
+    from openwebrl_jax.runtime import train
+
+    train.run(_CONFIG.value, _WORKDIR.value)
+
+
 if __name__ == "__main__":
-    cli.run(lambda: train.run(_CONFIG.value, _WORKDIR.value))
+    cli.run(main)

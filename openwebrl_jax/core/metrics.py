@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-import tensorboardX
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_.:-]+)*")
 
@@ -46,7 +45,7 @@ class Writer:
         _drop_torn_line(path)
         self._file = path.open("a", encoding="utf-8")
         self._board_folder = path.parent / "tensorboard" / name
-        self._board: tensorboardX.SummaryWriter | None = None  # None = nothing yet
+        self._board: Any = None  # None = nothing yet
         self._stage, self._total, self._show = stage, total, show
         self._stream = stream or sys.stdout
         self._clock = clock
@@ -61,6 +60,8 @@ class Writer:
         self._file.flush()
         if self._board is None:
             # Points of a run that went further and was taken back are purged.
+            import tensorboardX  # seconds where torch is installed: it brings it in
+
             self._board = tensorboardX.SummaryWriter(
                 str(self._board_folder), purge_step=step
             )

@@ -124,7 +124,7 @@ def check_solved(played) -> None:
 
 @pytest.mark.browser
 async def test_every_oracle_solves_its_page_and_no_segment_tells_a_reward(play):
-    played = await play(miniwob_oracles.SCRIPTS, [1])
+    played = await play(miniwob_oracles.SCRIPTS, [1, 10])
     check_solved(played)
     calls = [turn.calls[0] for trajectory, _ in played for turn in trajectory.turns]
     points = [call.arguments["point_2d"] for call in calls if call.name == "click"]
@@ -132,12 +132,6 @@ async def test_every_oracle_solves_its_page_and_no_segment_tells_a_reward(play):
     assert {number % miniwob_oracles.GRID for point in points for number in point} == {
         0
     }
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-async def test_every_oracle_solves_its_page_from_five_seeds(play):
-    check_solved(await play(miniwob_oracles.SCRIPTS, range(10, 15)))
 
 
 @pytest.mark.browser
