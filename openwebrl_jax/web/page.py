@@ -263,6 +263,11 @@ class Page:
             return False
         return not self.raw.url.startswith(ERROR_PAGE)
 
+    async def forget_history(self) -> None:
+        """The document that is there is the first one: nothing lies before it."""
+        history = await self.send("Page.getNavigationHistory")
+        self.first_entry = history["currentIndex"]
+
     async def step(self, by: int) -> None:
         """Goes back (-1) or forward (1) in the tab's history."""
         limit_s = self._config.navigate_timeout_s
