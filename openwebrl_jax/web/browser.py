@@ -149,7 +149,7 @@ class Browser:
 
     def memory_mb(self) -> float:
         """What Chromium's processes take, with what they share counted once."""
-        return processes.memory_mb(self.pid)
+        return processes.memory_mb(processes.members(self.pid))
 
     async def new_context(self, sites: Collection[str], tape: Tape) -> Any:
         """A fresh Playwright context: own cookies, storage and cache.

@@ -254,8 +254,22 @@ class BrowserEnv:
             return feedback.happened(call.name, tabs.notes or ["the tab closed itself"])
         status = await tabs.active.status() if trouble.kind == "net" else 0
         outcome = await self._recover(trouble)
-        told = troubles.told(trouble, status, outcome)
-        return feedback.failed(call.name, "; ".join([*tabs.notes, told]))
+        told = [*tabs.notes, troubles.told(trouble, status, outcome)]
+        if self._takes_done(call):
+            return feedback.happened(call.name, ["marked as done", *told])
+        return feedback.failed(call.name, "; ".join(told))
+
+    def _takes_done(self, call: ToolCall) -> bool:
+        """Keeps a sound `done`, which needs no page; True = it was one."""
+        if call.name != "done":
+            return False
+        try:
+            plan = execute.plan(call, self._place)
+        except plans.Refusal:
+            return False
+        self._cause = self._cause or Cause.DONE
+        self._answer = plan.arguments["response"]
+        return True
 
     async def _recover(self, trouble: Trouble) -> str:
         """Brings back a page that answers, by the gentlest way; says which it was."""

@@ -38,7 +38,7 @@ async def start(page: Page, task, *, is_fresh: bool, config) -> dict | None:
           {check};
           probe.before(null);
           const made = {setup};
-          {_settle(config)}
+          {quiet(config)}
           await end();
           return {{made, ...probe.after()}};
         }})()""",
@@ -87,6 +87,16 @@ async def after(tabs: Tabs, end: str, config) -> tuple[dict, Any]:
     return seen, report["ended"]
 
 
+def quiet(config) -> str:
+    """A script that waits until the probe's document is quiet; `pace` is how it went.
+
+    What changes afterwards is not the action's doing.
+    """
+    quiet_ms, cap_ms = config.settle_quiet_s * 1000, config.settle_cap_s * 1000
+    settled = f"await probe.settle({quiet_ms}, {cap_ms})"
+    return f"const pace = {settled}; probe.freeze();"
+
+
 async def _look(page: Page, end: str, is_again: bool, config) -> dict:
     return await page.evaluate(
         f"""(async () => {{
@@ -94,7 +104,7 @@ async def _look(page: Page, end: str, is_again: bool, config) -> dict:
           const probe = window.__probe;
           if (!probe) return {{ended: await end(), seen: null}};
           {"probe.resume();" if is_again else ""}
-          {_settle(config)}
+          {quiet(config)}
           const ended = await end();
           const [entry] = performance.getEntriesByType('navigation');
           return {{ended, pace, seen: {{...probe.after(), kind: document.contentType,
@@ -123,12 +133,6 @@ def _late(tabs: Tabs, report: dict) -> str:
     if tabs.active.is_loading or tabs.is_growing or pace.get("images"):
         return "the page is still loading"
     return "the page is still changing" if pace.get("restless") else ""
-
-
-def _settle(config) -> str:
-    quiet_ms, cap_ms = config.settle_quiet_s * 1000, config.settle_cap_s * 1000
-    settled = f"await probe.settle({quiet_ms}, {cap_ms})"
-    return f"const pace = {settled}; probe.freeze();"
 
 
 def _end(script: str) -> str:

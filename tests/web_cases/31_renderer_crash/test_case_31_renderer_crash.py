@@ -2,6 +2,7 @@
 
 import pytest
 
+from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.web import browser
 from tests.web.toys import CLICK
 
@@ -103,6 +104,17 @@ async def test_who_breaks_pages_again_and_again_has_asked_for_the_time(surf):
         await surf.click(50, 20)
         asked.append(surf.step.asked_s)
     assert asked[0] == 0.0 and min(asked[1:]) > 0.05
+
+
+async def test_done_needs_no_page(surf):
+    await surf.open("<title>start</title><p>x</p>")
+    await crash(surf)
+    state, text = await surf.do("done")
+    assert state == "failed" and surf.step.cause is None
+    await crash(surf)
+    state, text = await surf.do("done", response="42")
+    assert state == "effect" and text.startswith("marked as done; the page crashed")
+    assert (surf.step.cause, surf.step.answer) == (Cause.DONE, "42")
 
 
 async def test_a_tab_that_crashes_in_the_background_leaves_the_list(surf):
