@@ -44,6 +44,7 @@ _SWITCHES = (
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--no-first-run",
+    "--force-device-scale-factor=1",  # a capture has the viewport's pixels
     "--force-color-profile=srgb",  # these three: equal pages give equal pixels
     "--font-render-hinting=none",
     "--disable-partial-raster",
