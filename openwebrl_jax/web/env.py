@@ -166,7 +166,10 @@ class BrowserEnv:
     # ---- step ----------------------------------------------------------------------
 
     async def _call(self, call: ToolCall) -> tuple[Feedback | None, float]:
-        """One call's feedback (None = the page had ended before it) and asked time."""
+        """One call's feedback (None = the page had ended before it) and asked time.
+
+        From the second page on, who breaks one has asked for the time that it takes.
+        """
         self._shown.begin(execute.is_input(call.name))
         clock = asyncio.get_running_loop().time
         begun, breaks = clock(), self._breaks
@@ -175,10 +178,8 @@ class BrowserEnv:
             self._broken_url = ""
         except Trouble as trouble:
             line, asked_s = await self._mend(call, trouble), trouble.asked_s
-            if self._breaks > max(
-                1, breaks
-            ):  # who breaks one after another asks for it
-                asked_s = clock() - begun
+            is_habit = self._breaks > max(1, breaks)
+            asked_s = clock() - begun if is_habit else asked_s
         if line is not None and self._shown.earlier:
             line = feedback.add(line, "before that: " + "; ".join(self._shown.earlier))
         self._shown.rest()
@@ -335,7 +336,8 @@ class BrowserEnv:
             except Trouble as trouble:
                 if self._last_good is None:
                     raise trouble
-                if not is_last:
+                is_left = trouble.kind == "closed" and tabs.active.is_open
+                if not is_last and not is_left:
                     outcome = await self._recover(trouble)
                     news = troubles.told(trouble, 0, outcome)
                     told[-1:] = [feedback.add(line, news) for line in told[-1:]]
