@@ -49,8 +49,7 @@ async def load(tabs: Tabs, page: Page, task: Task, config: Any) -> dict:
     report = await settle.start(page, task, is_fresh=True, config=config)
     if report is None:
         raise Trouble("script", "the probe could not enter the page")
-    if page.is_loading:
-        await settle.after(tabs, task.end_script, config)
+    await _wait(tabs, page, task, config)
     await page.forget_history()
     return report
 
@@ -63,4 +62,11 @@ async def _restart(tabs: Tabs, page: Page, task: Task, config: Any) -> dict | No
     away = page.send("Input.dispatchMouseEvent", type="mouseMoved", x=-1, y=-1)
     made = settle.start(page, task, is_fresh=False, config=config)
     report, _ = await asyncio.gather(made, away)
+    await _wait(tabs, page, task, config)
     return report
+
+
+async def _wait(tabs: Tabs, page: Page, task: Task, config: Any) -> None:
+    """Waits for what the page has asked the network for."""
+    if page.is_loading or page.image_urls:
+        await settle.after(tabs, task.end_script, config)
