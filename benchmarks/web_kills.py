@@ -7,14 +7,11 @@ tells nothing), the next episode must be served, and nothing may stay behind: no
 process, no folder. Prints a table, then one JSON line; all but `kills` is to be 0.
 """
 
-import argparse
 import asyncio
 import http.server
 import json
 import os
-import pathlib
 import random
-import runpy
 import signal
 import subprocess
 import sys
@@ -23,13 +20,19 @@ import threading
 import time
 from dataclasses import dataclass
 
+from absl import app, flags
+
+from configs import common
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Task, ToolCall
 from openwebrl_jax.web import browser, env, processes
 
+_KILLS = flags.DEFINE_integer("kills", 20, "Kills of each kind.")
+_SEED = flags.DEFINE_integer("seed", 0, "Of the moments.")
+_WORKER = flags.DEFINE_boolean("worker", False, "Be the worker that is killed.")
+
 HANG_S = 60.0  # for an episode to end or a worker to be gone; longer = it hangs
 LONGEST_S = 1.5  # after the start of an episode the kill comes, at random
-_CONFIG = pathlib.Path(__file__).parents[1] / "configs/common.py"
 KINDS = ("chromium", "driver", "worker")
 PAGE = """<title>start</title><button style="position:fixed; inset:0"
   onclick="document.title = 'click ' + (n = (self.n || 0) + 1)">Go</button>"""
@@ -70,7 +73,7 @@ def serve() -> int:
 
 
 def make_pool(port: int) -> browser.Pool:
-    config = runpy.run_path(str(_CONFIG))["get_config"]().web
+    config = common.get_config().web
     with config.unlocked():
         config.width_px, config.height_px = 400, 300
     return browser.Pool(config, {"site.test": port})
@@ -156,38 +159,43 @@ async def work() -> None:
         await play(slot, steps=3)
 
 
-async def kill_browsers(kind: str, delays_s: list[float]) -> Tally:
+def kill_browsers(kind: str, delays_s: list[float]) -> Tally:
+    """Kills one process of a pool that goes on serving, again and again."""
     tally = Tally()
-    pool = make_pool(serve())
-    for delay_s in delays_s:
-        await kill_in_episode(pool, kind, delay_s, tally)
-    await pool.close()
+
+    async def kill_all() -> None:
+        pool = make_pool(serve())
+        for delay_s in delays_s:
+            await kill_in_episode(pool, kind, delay_s, tally)
+        await pool.close()
+
+    asyncio.run(kill_all())
     tally.leftovers += len(os.listdir(tempfile.gettempdir()))
     return tally
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="kills browsers, drivers and workers")
-    parser.add_argument("--kills", type=int, default=20, help="of each kind")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.worker:
+def kill_workers(kind: str, delays_s: list[float]) -> Tally:
+    """Kills one worker after the other."""
+    tally = Tally()
+    for delay_s in delays_s:
+        kill_worker(delay_s, tally)
+    return tally
+
+
+def main(_: list[str]) -> None:
+    """Kills all kinds in turns of their own, then prints the table."""
+    if _WORKER.value:
         asyncio.run(work())
         return
-    choice = random.Random(options.seed)
+    choice = random.Random(_SEED.value)
     tallies = {}
     with tempfile.TemporaryDirectory(prefix="kills_") as place:
         tempfile.tempdir = place
         for kind in KINDS:
-            delays_s = [choice.uniform(0, LONGEST_S) for _ in range(options.kills)]
-            if kind == "worker":
-                tallies[kind] = Tally()
-                for delay_s in delays_s:
-                    kill_worker(delay_s, tallies[kind])
-            else:
-                tallies[kind] = asyncio.run(kill_browsers(kind, delays_s))
-            assert pathlib.Path(place).is_dir()
+            print(f"killing each {kind} {_KILLS.value} times", file=sys.stderr)
+            delays_s = [choice.uniform(0, LONGEST_S) for _ in range(_KILLS.value)]
+            kill = kill_workers if kind == "worker" else kill_browsers
+            tallies[kind] = kill(kind, delays_s)
         tempfile.tempdir = None
     columns = ("kills", "hung", "leftovers", "wrong_causes")
     print(f"{'killed':10}" + "".join(f"{name:>14}" for name in columns))
@@ -199,4 +207,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    app.run(main)

@@ -10,10 +10,10 @@ JSON: `hung`, `wrong_causes`, `mb_per_100_episodes` and `processes_per_100_episo
 
 import asyncio
 import collections
+import contextlib
 import http.server
 import json
 import os
-import pathlib
 import sys
 import threading
 import time
@@ -24,12 +24,14 @@ from absl import app, flags
 from configs import common
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Task, ToolCall
-from openwebrl_jax.web import browser, env
+from openwebrl_jax.web import browser, env, processes
 
 _EPISODES = flags.DEFINE_integer("episodes", 500, "Episodes in all.")
 _CONTEXTS = flags.DEFINE_integer("contexts", 4, "Episodes at once.")
 HOST = "hostile.test"
 LIMIT_S = 60.0  # of an episode of three calls; all its time-outs are far shorter
+
+CRASH = "/crash"  # the page's process dies before each call
 
 _FULL = "style='position:fixed;inset:0;width:100%;height:100%'"
 
@@ -75,6 +77,7 @@ PAGES = {
         "</script>" + _button("document.body.append('more')"),
         Cause.DONE,
     ),
+    CRASH: (_button("document.title = 'hit'"), Cause.DONE),
     "/gone": ("", Cause.HTTP_ERROR),
     "/never": ("", Cause.SITE_TIMEOUT),
 }
@@ -128,6 +131,9 @@ async def play(made: env.BrowserEnv, path: str) -> tuple[Cause, float]:
         async with asyncio.timeout(LIMIT_S):
             await made.reset(task)
             for call in calls:
+                if path == CRASH:
+                    with contextlib.suppress(browser.Error):
+                        await made._active.raw.goto("chrome://crash", timeout=3000)
                 step = await made.step((call,))
             cause = step.cause or Cause.MAX_TURNS
     except Failure as failure:
@@ -174,27 +180,8 @@ async def soak(config, port: int, paths: list[str]) -> dict:
 
 def size() -> tuple[float, int]:
     """Memory (PSS, MB) and number of all processes below this one."""
-    parents = collections.defaultdict(list)
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                stat = pathlib.Path(f"/proc/{name}/stat").read_text()
-            except OSError:
-                continue
-            parents[int(stat.rpartition(")")[2].split()[1])].append(int(name))
-    below, todo = [], [os.getpid()]
-    while todo:
-        found = parents[todo.pop()]
-        below += found
-        todo += found
-    pss_kb = 0
-    for pid in below:
-        try:
-            lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        pss_kb += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return pss_kb / 1024, len(below)
+    below = processes.descendants(os.getpid())
+    return processes.memory_mb(below), len(below)
 
 
 def main(_: list[str]) -> None:
@@ -218,7 +205,7 @@ def main(_: list[str]) -> None:
     for path, cause in told["wrong"]:
         print(f"wrong: {path} ended as {cause}")
     steady = [each for each in told["sizes"] if each[0] >= len(paths) // 5]
-    number, memory_mb, processes = np.array(steady).T
+    number, memory_mb, count = np.array(steady).T
     print(
         json.dumps(
             {
@@ -229,7 +216,7 @@ def main(_: list[str]) -> None:
                     100 * np.polyfit(number, memory_mb, 1)[0], 1
                 ),
                 "processes_per_100_episodes": round(
-                    100 * np.polyfit(number, processes, 1)[0], 2
+                    100 * np.polyfit(number, count, 1)[0], 2
                 ),
                 "left_processes": told["left"],
             }

@@ -10,14 +10,16 @@ picture a turn. Lines may come from a pipe. A session is stored and can be repla
 """
 
 import asyncio
+import contextlib
 import functools
 import sys
+from collections.abc import Iterator
 
 from absl import flags
 from ml_collections import config_flags
 
 from launch import cli
-from openwebrl_jax.evals import album
+from openwebrl_jax.evals import album, transcript
 from openwebrl_jax.rollout import manual
 
 _CONFIG = config_flags.DEFINE_config_file("config", "configs/common.py", "Settings.")
@@ -35,15 +37,22 @@ def main() -> None:
     given = [flag for flag in (_URL.value, _TASK.value, _REPLAY.value) if flag]
     if len(given) != 1:
         raise ValueError("wanted one of --url, --task and --replay")
-    config, show = _CONFIG.value, album.Album(_OUT.value).show
+    audience = transcript.Transcript(tell, album.Album(_OUT.value))
     if _REPLAY.value:
-        asyncio.run(manual.replay(config, _REPLAY.value, tell, show))
+        asyncio.run(manual.replay(_CONFIG.value, _REPLAY.value, audience))
         return
     ports = manual.ports(_LOCAL.value)
     task = manual.task_of(_TASK.value, _URL.value, ports)
-    lines = manual.prompted() if sys.stdin.isatty() else sys.stdin
-    done = asyncio.run(manual.drive(config, task, lines, tell, show, ports))
-    tell(f"stored  {manual.save(_OUT.value, done)}")
+    lines = prompted() if sys.stdin.isatty() else sys.stdin
+    made = asyncio.run(manual.drive(_CONFIG.value, task, lines, audience, ports))
+    tell(f"stored  {manual.save(_OUT.value, made)}")
+
+
+def prompted() -> Iterator[str]:
+    """Lines that a person types at a terminal, until end of file."""
+    with contextlib.suppress(EOFError):
+        while True:
+            yield input("> ")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """An environment driven by hand, or by the calls of a stored trajectory.
 
 In: a config and a task with lines as `agent.typed` reads them, or the path of a
-trajectory. Out: what happened, told line by line, and a Trajectory that can be stored
-and replayed.
+trajectory. Out: an Audience that is told what happens (`evals.transcript`), and a
+Trajectory that can be stored and replayed.
 """
 
 import asyncio
@@ -10,26 +10,15 @@ import contextlib
 import itertools
 import json
 import pathlib
-import textwrap
 import threading
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Protocol
 
 from openwebrl_jax.agent import typed
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.rollout import build, store
 from openwebrl_jax.tasks import miniwob
-
-Tell = Callable[[str], None]
-Show = Callable[[types.Observation, types.Turn | None], object]  # draws the page
 
 HELP = """\
 One call a line, or several as JSON; points go from 0 to 1000 on each axis.
@@ -39,7 +28,36 @@ One call a line, or several as JSON; points go from 0 to 1000 on each axis.
 facts SCRIPT  what a page function says: facts () => document.title
 help [tool]   this list; quit ends the session"""
 UNJUDGED = types.Reward(value=0.0, parts={}, is_valid=False)
-_COLUMN = 56  # characters of each side when feedback is compared
+
+
+class Audience(Protocol):
+    """Whom a session is shown to as it goes."""
+
+    def open(self, task: types.Task, page: types.Observation) -> None:
+        """The first page is there."""
+
+    def turn(self, turn: types.Turn, page: types.Observation) -> None:
+        """A turn was taken, and left this page."""
+
+    def say(self, text: str) -> None:
+        """An answer to a line that takes no turn."""
+
+    def refuse(self, why: str) -> None:
+        """A line was wrong, and nothing was done."""
+
+    def repeat(self, number: int, stored: types.Turn, is_same_page: bool) -> None:
+        """A replay has come to a stored turn, numbered from 1."""
+
+    def compare(
+        self, stored: types.Turn, made: types.Turn, page: types.Observation
+    ) -> None:
+        """The calls of that turn were run again, and left this page."""
+
+    def close(self, made: types.Trajectory) -> None:
+        """It is over."""
+
+    def verdict(self, stored: types.Trajectory, differ: int) -> None:
+        """A replay is over; so many lines of feedback differ."""
 
 
 def task_of(name: str, url: str, sites: Iterable[str]) -> types.Task:
@@ -62,35 +80,30 @@ async def drive(
     config: Any,
     task: types.Task,
     lines: Iterable[str],
-    tell: Tell,
-    show: Show,
+    audience: Audience,
     ports: Mapping[str, int] | None = None,
 ) -> types.Trajectory:
     """Does what the lines say until they end, or the episode does."""
-    async with _opened(config, task, ports) as (place, task, page):
-        play = Play(task, place, page)
-        tell(f"task    {task.intent}")
-        _tell_page(page, tell)
-        show(page, None)
+    async with _opened(config, task, ports) as play:
+        audience.open(play.task, play.page)
         async for line in _awaited(lines):
             if line.strip() == "quit":
                 break
             try:
-                step = await _obey(line.strip(), play, tell)
+                turn = await _obey(line.strip(), play, audience)
             except ValueError as error:
-                tell(f"refused {' '.join(str(error).split())}")
+                audience.refuse(" ".join(str(error).split()))
                 continue
-            if step is not None:
-                show(step.observation, play.turns[-1])
-                _tell_step(step, tell)
-                _tell_page(step.observation, tell)
+            if turn is not None:
+                audience.turn(turn, play.page)
             if play.cause is not None:
                 break
-        tell(play.told())
-        return play.trajectory()
+        made = play.trajectory()
+        audience.close(made)
+        return made
 
 
-async def replay(config: Any, path: str, tell: Tell, show: Show) -> int:
+async def replay(config: Any, path: str, audience: Audience) -> int:
     """Runs a stored trajectory's calls on a new environment, and compares.
 
     Returns how many feedback lines differ.
@@ -101,25 +114,22 @@ async def replay(config: Any, path: str, tell: Tell, show: Show) -> int:
     if first is not None:
         config.web.width_px, config.web.height_px = first.width_px, first.height_px
     differ = 0
-    async with _opened(config, stored.task, None) as (place, task, page):
-        play = Play(task, place, page)
-        tell(f"task    {task.intent}")
-        show(page, None)
+    async with _opened(config, stored.task, None) as play:
+        audience.open(play.task, play.page)
         for number, turn in enumerate(stored.turns, 1):
-            is_same = play.page.screenshot == turn.observation.screenshot
-            tell(f"turn {number}  {'same page' if is_same else 'the page differs'}")
+            is_same_page = play.page.screenshot == turn.observation.screenshot
+            audience.repeat(number, turn, is_same_page)
             if not turn.calls:
-                tell(f"  not understood: {turn.parse_error}")
                 continue
             if play.cause is not None:
-                tell("  the episode has ended here, the stored one went on")
+                audience.say("  the episode has ended here, the stored one went on")
                 break
-            step = await play.step(turn.calls)
-            show(step.observation, play.turns[-1])
-            differ += _compare(turn, step, tell)
-    tell(f"stored  {stored.cause} {_quote(stored.answer)}")
-    tell(play.told())
-    tell(f"{differ} lines of feedback differ")
+            made = await play.step(turn.calls)
+            audience.compare(turn, made, play.page)
+            pairs = itertools.zip_longest(turn.feedback, made.feedback)
+            differ += sum(old != new for old, new in pairs)
+        audience.close(play.trajectory())
+        audience.verdict(stored, differ)
     return differ
 
 
@@ -144,13 +154,6 @@ def ports(named: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def prompted() -> Iterator[str]:
-    """Lines that a person types at a terminal, until end of file."""
-    with contextlib.suppress(EOFError):
-        while True:
-            yield input("> ")
-
-
 class Play:
     """What was done on an environment so far."""
 
@@ -161,30 +164,22 @@ class Play:
         self.answer = ""
         self.facts: Mapping[str, Any] = {}
 
-    async def step(self, calls: tuple[types.ToolCall, ...]) -> types.Step:
+    async def step(self, calls: tuple[types.ToolCall, ...]) -> types.Turn:
         """Runs the calls of one turn and keeps it."""
         with _in_words():
             step = await self.place.step(calls)
-        segment = types.Segment(role="user", text="")
-        self.turns.append(
-            types.Turn(
-                observation=self.page,
-                segments=(segment,),
-                reply_text="",
-                thought="",
-                calls=calls,
-                feedback=step.feedback,
-            )
+        turn = types.Turn(
+            observation=self.page,
+            segments=(types.Segment(role="user", text=""),),
+            reply_text="",
+            thought="",
+            calls=calls,
+            feedback=step.feedback,
         )
+        self.turns.append(turn)
         self.page, self.cause = step.observation, step.cause
         self.answer, self.facts = step.answer, step.facts
-        return step
-
-    def told(self) -> str:
-        """How it ended, in one line."""
-        facts = json.dumps(dict(self.facts)) if self.facts else ""
-        words = (str(self.cause or "left"), _quote(self.answer), facts)
-        return f"ended   {' '.join(word for word in words if word)}"
+        return turn
 
     def trajectory(self) -> types.Trajectory:
         """All of it as a record; a play that was left is CANCELLED."""
@@ -203,8 +198,8 @@ class Play:
 @contextlib.asynccontextmanager
 async def _opened(
     config: Any, task: types.Task, ports: Mapping[str, int] | None
-) -> AsyncIterator[tuple[types.Env, types.Task, types.Observation]]:
-    """An environment on the task's first page; all of it ends afterwards."""
+) -> AsyncIterator[Play]:
+    """A play on the task's first page; all of it ends afterwards."""
     runner = build.make_runner(config)
     await runner.start(ports)
     try:
@@ -212,7 +207,7 @@ async def _opened(
         try:
             with _in_words():
                 task, page = await place.reset(task)
-            yield place, task, page
+            yield Play(task, place, page)
         finally:
             await place.close()
     finally:
@@ -228,14 +223,15 @@ def _in_words():
         raise ValueError(f"{failure.cause}: {failure.detail}") from failure
 
 
-async def _obey(line: str, play: Play, tell: Tell) -> types.Step | None:
-    """Carries out one line; None = it took no step."""
+async def _obey(line: str, play: Play, audience: Audience) -> types.Turn | None:
+    """Carries out one line; None = it took no turn."""
     word, _, rest = line.partition(" ")
     if word == "help":
-        tell(typed.usage(rest) if rest else HELP.format(tools=typed.usage()))
+        audience.say(typed.usage(rest) if rest else HELP.format(tools=typed.usage()))
     elif word == "facts":
         with _in_words():
-            tell(json.dumps(await play.place.facts(rest), ensure_ascii=False))
+            found = await play.place.facts(rest)
+        audience.say(json.dumps(found, ensure_ascii=False))
     elif line:
         return await play.step(typed.read(line))
     return None
@@ -267,40 +263,3 @@ async def _awaited(lines: Iterable[str]) -> AsyncIterator[str]:
         if line is None:
             return
         yield line
-
-
-def _tell_step(step: types.Step, tell: Tell) -> None:
-    for line in step.feedback:
-        tell(f"{line.state:<10} {line.text}")
-
-
-def _tell_page(page: types.Observation, tell: Tell) -> None:
-    for index, tab in enumerate(page.tabs):
-        mark = "*" if index == page.active_tab else " "
-        tell(f"tab {index}{mark}  {tab.url}  {tab.title}")
-
-
-def _compare(turn: types.Turn, step: types.Step, tell: Tell) -> int:
-    """Tells stored and new feedback beside each other; how many lines differ."""
-    differ = 0
-    pairs = itertools.zip_longest(turn.calls, turn.feedback, step.feedback)
-    for call, old, new in pairs:
-        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
-        tell(f"  {call.name} {arguments}")
-        sides = [_side(old), _side(new)]
-        is_same = old == new
-        differ += not is_same
-        sign = "=" if is_same else "≠"
-        for left, right in itertools.zip_longest(*sides, fillvalue=""):
-            tell(f"  {sign} {left:<{_COLUMN}} | {right}".rstrip())
-            sign = " "
-    return differ
-
-
-def _side(line: types.Feedback | None) -> Sequence[str]:
-    said = f"{line.state}: {line.text}" if line else "(not run)"
-    return textwrap.wrap(said, _COLUMN) or [""]
-
-
-def _quote(answer: str) -> str:
-    return json.dumps(answer, ensure_ascii=False) if answer else ""

@@ -44,6 +44,7 @@ _SWITCHES = (
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--no-first-run",
+    "--force-device-scale-factor=1",  # a capture has the viewport's pixels
     "--force-color-profile=srgb",  # these three: equal pages give equal pixels
     "--font-render-hinting=none",
     "--disable-partial-raster",
@@ -149,7 +150,7 @@ class Browser:
 
     def memory_mb(self) -> float:
         """What Chromium's processes take, with what they share counted once."""
-        return processes.memory_mb(self.pid)
+        return processes.memory_mb(processes.members(self.pid))
 
     async def new_context(self, sites: Collection[str], tape: Tape) -> Any:
         """A fresh Playwright context: own cookies, storage and cache.

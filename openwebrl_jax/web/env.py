@@ -1,8 +1,9 @@
 """The one door to a browser: reset, step, facts, close (`core.types.Env`).
 
 Troubles of the site are causes at reset only. Later a dead name, a hung or a crashed
-page is `failed` feedback and the page is opened anew: no ending that the policy could
-bring about makes its slot void. A Chromium that died is BROWSER_CRASH at any time.
+page is `failed` feedback and the page is opened anew, however often: no ending that
+the policy could bring about makes its slot void. How many pages broke is told in the
+facts as `page_breaks`. A Chromium that died is BROWSER_CRASH at any time.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from openwebrl_jax.web import (
     frames,
     guard,
     observe,
+    opening,
     plans,
     settle,
     troubles,
@@ -27,8 +29,6 @@ from openwebrl_jax.web import page as pages
 from openwebrl_jax.web.page import Page, Trouble
 from openwebrl_jax.web.tabs import Tabs
 from openwebrl_jax.web.tape import Tape
-
-_REOPENINGS = 3  # of broken pages in an episode; after them the tab stays empty
 
 
 def make_env(pool: browser.Pool) -> "BrowserEnv":
@@ -53,7 +53,8 @@ class BrowserEnv:
         self._cause: Cause | None = None
         self._answer = ""
         self._facts: dict[str, Any] = {}
-        self._reopenings = 0
+        self._breaks = 0  # pages that hung or crashed
+        self._broken_url = ""  # where the newest call broke a page; "" = it did not
         self._is_cut = False
 
     async def reset(self, task: Task) -> tuple[Task, Observation]:
@@ -63,7 +64,7 @@ class BrowserEnv:
         """
         self._check_start(task)
         self._task, self._cause, self._last_good = task, None, None
-        self._answer, self._facts, self._reopenings = "", {}, 0
+        self._answer, self._facts, self._breaks, self._broken_url = "", {}, 0, ""
         self._place = plans.Place(
             config=self._config, sites=task.sites, hosts=tuple(self._pool.hosts)
         )
@@ -71,9 +72,9 @@ class BrowserEnv:
         await self._enter(chromium, task)
         try:
             with self._unbroken():
-                report = await self._open(task)
+                report = await opening.show(self._shown, task, self._config)
                 self._start_url = report["url"]
-                observation = await self._observe()
+                observation = await self._observe([])
         except Trouble as trouble:
             status = await self._active.status() if trouble.kind == "net" else 0
             await self._leave()
@@ -95,13 +96,13 @@ class BrowserEnv:
                 asked_s += call_asked_s
                 if line is not None:
                     told.append(line)
-            observation = await self._observe()
+            observation = await self._observe(told)
         return Step(
             observation=observation,
             feedback=feedback.shown(told, self._config.feedback),
             cause=self._cause,
             answer=self._answer,
-            facts=self._facts | (self._tape.facts() if self._tape else {}),
+            facts=self._all_facts(),
             asked_s=asked_s,
         )
 
@@ -114,7 +115,7 @@ class BrowserEnv:
                 except Trouble as trouble:
                     if is_last or trouble.kind == "script":
                         raise Failure(Cause.PAGE_CRASH, trouble.detail) from trouble
-                await self._reopen()
+                    await self._recover(trouble)
 
     async def close(self) -> None:
         """Closes the context; the pool's Chromium stays."""
@@ -162,62 +163,23 @@ class BrowserEnv:
                 await self._tape.keep()
             await self._pool.release(tabs.chromium)
 
-    async def _open(self, task: Task) -> dict:
-        """Shows the task's page with its setup done, and gives the probe's report."""
-        await self._shown.close_others()
-        page = self._shown.warm.get(task.start_url)
-        if page is not None:
-            try:
-                report = await self._restart(page, task)
-            except Trouble:
-                report = None
-            if report is not None:
-                await self._shown.keep_warm(task.start_url, page)
-                return report
-            del self._shown.warm[task.start_url]
-            await page.close()
-        page = await self._shown.open()
-        self._shown.show(page)
-        self._shown.begin()
-        report = await self._load(page, task)
-        if task.is_resettable:
-            await self._shown.keep_warm(task.start_url, page)
-        return report
-
-    async def _restart(self, page: Page, task: Task) -> dict | None:
-        """A new start on a loaded page; None = it has gone elsewhere since."""
-        self._shown.show(page)
-        self._shown.begin()
-        # The pointer still rests where the last episode clicked, and would hover.
-        away = page.send("Input.dispatchMouseEvent", type="mouseMoved", x=-1, y=-1)
-        made = settle.start(page, task, is_fresh=False, config=self._config)
-        report, _ = await asyncio.gather(made, away)
-        return report
-
-    async def _load(self, page: Page, task: Task) -> dict:
-        until = "load" if task.setup else "domcontentloaded"
-        status = await page.goto(task.start_url, until)
-        if status >= 400:
-            cause = troubles.cause_of_status(status)
-            raise Failure(cause, f"{task.start_url}: HTTP {status}")
-        report = await settle.start(page, task, is_fresh=True, config=self._config)
-        if report is None:
-            raise Trouble("script", "the probe could not enter the page")
-        if page.is_loading:
-            await settle.after(self._shown, task.end_script, self._config)
-        history = await page.send("Page.getNavigationHistory")
-        page.first_entry = history["currentIndex"]
-        return report
-
     # ---- step ----------------------------------------------------------------------
 
     async def _call(self, call: ToolCall) -> tuple[Feedback | None, float]:
-        """One call's feedback (None = the page had ended before it) and asked time."""
+        """One call's feedback (None = the page had ended before it) and asked time.
+
+        From the second page on, who breaks one has asked for the time that it takes.
+        """
         self._shown.begin(execute.is_input(call.name))
+        clock = asyncio.get_running_loop().time
+        begun, breaks = clock(), self._breaks
         try:
             line, asked_s = await self._carry_out(call)
+            self._broken_url = ""
         except Trouble as trouble:
             line, asked_s = await self._mend(call, trouble), trouble.asked_s
+            is_habit = self._breaks > max(1, breaks)
+            asked_s = clock() - begun if is_habit else asked_s
         if line is not None and self._shown.earlier:
             line = feedback.add(line, "before that: " + "; ".join(self._shown.earlier))
         self._shown.rest()
@@ -293,8 +255,22 @@ class BrowserEnv:
             return feedback.happened(call.name, tabs.notes or ["the tab closed itself"])
         status = await tabs.active.status() if trouble.kind == "net" else 0
         outcome = await self._recover(trouble)
-        told = troubles.told(trouble, status, outcome)
-        return feedback.failed(call.name, "; ".join([*tabs.notes, told]))
+        told = [*tabs.notes, troubles.told(trouble, status, outcome)]
+        if self._takes_done(call):
+            return feedback.happened(call.name, ["marked as done", *told])
+        return feedback.failed(call.name, "; ".join(told))
+
+    def _takes_done(self, call: ToolCall) -> bool:
+        """Keeps a sound `done`, which needs no page; True = it was one."""
+        if call.name != "done":
+            return False
+        try:
+            plan = execute.plan(call, self._place)
+        except plans.Refusal:
+            return False
+        self._cause = self._cause or Cause.DONE
+        self._answer = plan.arguments["response"]
+        return True
 
     async def _recover(self, trouble: Trouble) -> str:
         """Brings back a page that answers, by the gentlest way; says which it was."""
@@ -304,8 +280,12 @@ class BrowserEnv:
             return troubles.STAYED
         if await self._left_error(trouble):
             return troubles.OPENED
-        is_open = await self._reopen(is_worn=trouble.kind != "net")
-        return troubles.OPENED if is_open else troubles.EMPTY
+        if trouble.kind == "net":
+            self._broken_url = ""
+            return await self._reopen(page.url)
+        self._breaks += 1
+        is_again, self._broken_url = page.url == self._broken_url, page.url
+        return await self._reopen(self._start_url if is_again else page.url)
 
     async def _left_error(self, trouble: Trouble) -> bool:
         """True after going back from an error page, so that its history is kept."""
@@ -314,39 +294,40 @@ class BrowserEnv:
             return False  # going back would not do the setup again
         return await self._active.leave_error()
 
-    async def _reopen(self, *, is_worn: bool = True) -> bool:
-        """A new tab for the active one, at its last address; False = it stays empty.
+    async def _reopen(self, url: str) -> str:
+        """A new tab for the active one, at `url`, else at the task's first page."""
+        last_url = self._active.url
+        for address in dict.fromkeys((url, self._start_url)):
+            if await self._loads(await self._shown.replace(self._active), address):
+                return troubles.OPENED if address == last_url else troubles.STARTED
+        page = await self._shown.replace(self._active)
+        page.url = page.raw.url
+        return troubles.EMPTY
 
-        `is_worn` = the page itself broke, which is mended so often and no oftener.
-        """
-        page = self._active
-        url = page.url
-        self._reopenings += is_worn
-        while True:
-            page = await self._shown.replace(page)
-            if self._reopenings > _REOPENINGS:
-                page.url = page.raw.url
-                return False
-            try:
-                if url == self._start_url:
-                    await self._load(page, self._current)
-                else:
-                    await page.goto(url)
-                    await self._shown.name(page)
-                    history = await page.send("Page.getNavigationHistory")
-                    page.first_entry = history["currentIndex"]
-                return True
-            except Trouble:
-                self._reopenings = _REOPENINGS + 1
-            except Failure as failure:
-                if failure.cause is Cause.BROWSER_CRASH:
-                    raise
-                self._reopenings = _REOPENINGS + 1
+    async def _loads(self, page: Page, url: str) -> bool:
+        """Opens an address in an empty tab; False = it comes to nothing."""
+        try:
+            if url == self._start_url:
+                await opening.load(self._shown, page, self._current, self._config)
+            else:
+                await page.goto(url)
+                await self._shown.name(page)
+                await page.forget_history()
+        except Trouble:
+            return False
+        except Failure as failure:
+            if failure.cause is Cause.BROWSER_CRASH:
+                raise
+            return False
+        return True
 
     # ---- observe -------------------------------------------------------------------
 
-    async def _observe(self) -> Observation:
-        """The active tab; where it does not paint even anew, the last good capture."""
+    async def _observe(self, told: list[Feedback]) -> Observation:
+        """The active tab; where it does not paint even anew, the last good capture.
+
+        A page that breaks only now is told at the end of the last feedback line.
+        """
         limit_s = self._config.capture_timeout_s
         tabs = self._shown
         for is_last in (False, True):
@@ -355,8 +336,11 @@ class BrowserEnv:
             except Trouble as trouble:
                 if self._last_good is None:
                     raise trouble
-                if not is_last:
-                    await self._reopen()
+                is_left = trouble.kind == "closed" and tabs.active.is_open
+                if not is_last and not is_left:
+                    outcome = await self._recover(trouble)
+                    news = troubles.told(trouble, 0, outcome)
+                    told[-1:] = [feedback.add(line, news) for line in told[-1:]]
                 continue
             await tabs.refresh()
             made = observe.observation(tabs, screenshot, self._config, is_stale=False)
@@ -364,6 +348,11 @@ class BrowserEnv:
             return made
         assert self._last_good is not None
         return dataclasses.replace(self._last_good, is_stale=True)
+
+    def _all_facts(self) -> dict[str, Any]:
+        """What the page's end brought, and what befell the episode."""
+        befell = {"page_breaks": self._breaks} if self._breaks else {}
+        return self._facts | befell | (self._tape.facts() if self._tape else {})
 
     @property
     def _shown(self) -> Tabs:

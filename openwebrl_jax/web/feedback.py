@@ -218,6 +218,8 @@ def _choices(deed: Deed, after: dict) -> str:
     found = after.get("list")
     if not found or not deed.is_choosing:
         return ""
+    if not found["options"]:
+        return ", it has no option to choose"
     return f" (now '{found['chosen']}'), write one of: {found['options']}"
 
 

@@ -8,6 +8,7 @@ of the page's word on `hit` and `focus`, and is added to what changed and scroll
 import contextlib
 from typing import Any
 
+from openwebrl_jax.web import settle
 from openwebrl_jax.web.page import Page, Trouble
 
 _DEPTH = 4
@@ -47,12 +48,10 @@ async def after(page: Page, before: dict, seen: dict, config) -> None:
     if not asked and not (focus and focus["foreign"]):
         return
     for frame, was in asked.items():
-        quiet_ms, cap_ms = config.settle_quiet_s * 1000, config.settle_cap_s * 1000
         script = f"""(async () => {{
           const probe = window.__probe;
           if (!probe) return null;
-          await probe.settle({quiet_ms}, {cap_ms});
-          probe.freeze();
+          {settle.quiet(config)}
           return probe.after();
         }})()"""
         told = await ask(page, frame, script)

@@ -57,6 +57,7 @@ class Page:
         self._chromium = chromium
         self._config = config
         self._requests: set[Any] = set()
+        self._images: set[Any] = set()  # requests for them, under way
         self._idle = asyncio.Event()
         self._moved = asyncio.Event()
         self._document: Any = None  # newest request for the tab's own document
@@ -68,6 +69,7 @@ class Page:
     def begin(self) -> None:
         """An action starts: requests and popups are counted from here."""
         self._requests.clear()
+        self._images.clear()
         self._idle.set()
         self._moved.clear()
         self.popups = 0
@@ -88,6 +90,11 @@ class Page:
     def is_loading(self) -> bool:
         """True while a request that began with this action is under way."""
         return bool(self._requests)
+
+    @property
+    def image_urls(self) -> list[str]:
+        """The images that were asked for since this action began, and are to come."""
+        return [request.url for request in self._images]
 
     @property
     def is_awaiting_document(self) -> bool:
@@ -263,6 +270,11 @@ class Page:
             return False
         return not self.raw.url.startswith(ERROR_PAGE)
 
+    async def forget_history(self) -> None:
+        """The document that is there is the first one: nothing lies before it."""
+        history = await self.send("Page.getNavigationHistory")
+        self.first_entry = history["currentIndex"]
+
     async def step(self, by: int) -> None:
         """Goes back (-1) or forward (1) in the tab's history."""
         limit_s = self._config.navigate_timeout_s
@@ -311,11 +323,14 @@ class Page:
         if request.resource_type in _COUNTED:
             self._requests.add(request)
             self._idle.clear()
+        if request.resource_type == "image":
+            self._images.add(request)
         if request.is_navigation_request() and self._is_own(request):
             self._document = request
 
     def _on_answer(self, request) -> None:
         self._requests.discard(request)
+        self._images.discard(request)
         if not self._requests:
             self._idle.set()
         if request.resource_type == "document":

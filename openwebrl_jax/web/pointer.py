@@ -45,7 +45,6 @@ def plan_hover(arguments, place) -> plans.Plan:
 
 async def hover(plan, tabs, before, place) -> Deed:
     await _mouse(tabs.active, "mouseMoved", plan.point)
-    await asyncio.sleep(place.config.settle_quiet_s)  # menus wait before they open
     tip = (before.get("hit") or {}).get("tip", "")
     return Deed(text=f"hovered over {_name(before)}", tip=tip)
 

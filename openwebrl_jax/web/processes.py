@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterable
 
 _PREFIX = "openwebrl_browser"
 _NOTE = "processes"
@@ -49,9 +50,22 @@ def members(group: int) -> list[int]:
     ]
 
 
-def memory_mb(group: int) -> float:
-    """Memory of a process group; what processes share is counted once."""
-    return sum(_share_kb(pid) for pid in members(group)) / 1024
+def descendants(pid: int) -> list[int]:
+    """All processes below one, the dead that wait included."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    parents = {each: stat(each).get("parent") for each in pids}
+    below, todo = [], [pid]
+    while todo:
+        parent = todo.pop()
+        found = [each for each in pids if parents[each] == parent]
+        below += found
+        todo += found
+    return below
+
+
+def memory_mb(pids: Iterable[int]) -> float:
+    """Memory of some processes; what processes share is counted once."""
+    return sum(_share_kb(pid) for pid in pids) / 1024
 
 
 def kill(pid: int, born: int) -> None:

@@ -13,7 +13,9 @@ from openwebrl_jax.web import page as pages
 from openwebrl_jax.web.page import Page
 from openwebrl_jax.web.tabs import Tabs
 
+LOADING = "the page is still loading"
 _LOOKS = 5  # an action may bring up so many requests and tabs in a row
+_IMAGES_S, _LOOK_S = 1.0, 0.05  # that images are waited for, and how often one looks
 
 # The task's own end is asked for in the page's world; where the script does not fit
 # the document (the policy went elsewhere) the task has not ended.
@@ -38,7 +40,7 @@ async def start(page: Page, task, *, is_fresh: bool, config) -> dict | None:
           {check};
           probe.before(null);
           const made = {setup};
-          {_settle(config)}
+          {quiet(config)}
           await end();
           return {{made, ...probe.after()}};
         }})()""",
@@ -83,8 +85,19 @@ async def after(tabs: Tabs, end: str, config) -> tuple[dict, Any]:
         if clock() < latest and await _is_pending(tabs, page, seen, latest - clock()):
             continue
         break
-    seen["late"] = _late(tabs, report)
+    is_bare = await _lacks_images(page)
+    seen["late"] = LOADING if is_bare else _late(tabs, report)
     return seen, report["ended"]
+
+
+def quiet(config) -> str:
+    """A script that waits until the probe's document is quiet; `pace` is how it went.
+
+    What changes afterwards is not the action's doing.
+    """
+    quiet_ms, cap_ms = config.settle_quiet_s * 1000, config.settle_cap_s * 1000
+    settled = f"await probe.settle({quiet_ms}, {cap_ms})"
+    return f"const pace = {settled}; probe.freeze();"
 
 
 async def _look(page: Page, end: str, is_again: bool, config) -> dict:
@@ -94,7 +107,7 @@ async def _look(page: Page, end: str, is_again: bool, config) -> dict:
           const probe = window.__probe;
           if (!probe) return {{ended: await end(), seen: null}};
           {"probe.resume();" if is_again else ""}
-          {_settle(config)}
+          {quiet(config)}
           const ended = await end();
           const [entry] = performance.getEntriesByType('navigation');
           return {{ended, pace, seen: {{...probe.after(), kind: document.contentType,
@@ -113,22 +126,36 @@ async def _is_pending(tabs: Tabs, page: Page, seen: dict, left_s: float) -> bool
     elif seen.get("leaving"):
         await page.wait_moved(left_s)
     else:
-        return False
+        return await _wait_images(page, min(left_s, _IMAGES_S))
     return True
+
+
+async def _wait_images(page: Page, left_s: float) -> bool:
+    """True after waiting for images behind what is in view, if there were any."""
+    clock = asyncio.get_running_loop().time
+    end, has_waited = clock() + left_s, False
+    while clock() < end and await _lacks_images(page):
+        has_waited = True
+        await asyncio.sleep(_LOOK_S)
+    return has_waited
+
+
+async def _lacks_images(page: Page) -> bool:
+    """True iff an image that is on its way belongs behind something in view.
+
+    The probe waits for those that are elements; most others only count visits.
+    """
+    urls = pages.literal(page.image_urls)
+    script = f"Boolean(window.__probe && __probe.paints({urls}))"
+    return bool(page.image_urls) and await page.evaluate(script)
 
 
 def _late(tabs: Tabs, report: dict) -> str:
     """What the page still lacks after all waiting; "" = nothing."""
     pace = report.get("pace") or {}
     if tabs.active.is_loading or tabs.is_growing or pace.get("images"):
-        return "the page is still loading"
+        return LOADING
     return "the page is still changing" if pace.get("restless") else ""
-
-
-def _settle(config) -> str:
-    quiet_ms, cap_ms = config.settle_quiet_s * 1000, config.settle_cap_s * 1000
-    settled = f"await probe.settle({quiet_ms}, {cap_ms})"
-    return f"const pace = {settled}; probe.freeze();"
 
 
 def _end(script: str) -> str:

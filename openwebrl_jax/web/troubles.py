@@ -33,6 +33,7 @@ _TOLD = {
 }
 STAYED = "the page stayed"
 OPENED = "the last page was opened again"
+STARTED = "the task's first page was opened instead"
 EMPTY = "the tab is empty now"
 
 

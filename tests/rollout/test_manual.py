@@ -1,13 +1,13 @@
-"""What is told of sessions and replays, on scripted pages without a browser."""
+"""Sessions and replays on scripted pages without a browser."""
 
 import dataclasses
-import functools
 
 import pytest
 
 from configs import common
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.evals import album, transcript
 from openwebrl_jax.rollout import manual
 from openwebrl_jax.web import fake
 
@@ -21,42 +21,44 @@ def config():
     return config
 
 
-async def drive(config, *lines: str) -> tuple[types.Trajectory, list[str]]:
-    told = []
-    made = await manual.drive(config, TASK, lines, told.append, lambda *_: None)
-    return made, told
+@pytest.fixture
+def drive(config, tmp_path):
+    """`await drive("wait 0", "quit")`: the trajectory and what was told."""
+
+    async def run(*lines: str) -> tuple[types.Trajectory, list[str]]:
+        told = []
+        audience = transcript.Transcript(told.append, album.Album(tmp_path / "drive"))
+        return await manual.drive(config, TASK, lines, audience), told
+
+    return run
 
 
-def draw(pages, page, turn):
-    pages.append(page)
-
-
-async def test_a_session_ends_with_its_lines_or_with_the_episode(config):
-    left, told = await drive(config, "wait 0", "", "quit", "wait 0")
+async def test_a_session_ends_with_its_lines_or_with_the_episode(drive):
+    left, told = await drive("wait 0", "", "quit", "wait 0")
     assert (left.cause, len(left.turns)) == (Cause.CANCELLED, 1)
     assert told[-1] == "ended   left"
-    done, told = await drive(config, "done  42 EUR", "wait 0")
+    done, told = await drive("done  42 EUR", "wait 0")
     assert (done.cause, done.answer, len(done.turns)) == (Cause.DONE, " 42 EUR", 1)
     assert told[-1] == 'ended   done " 42 EUR"'
 
 
-async def test_a_wrong_line_takes_no_step(config):
-    left, told = await drive(config, "hop", "click", "{", "wait 0")
+async def test_a_wrong_line_takes_no_step(drive):
+    left, told = await drive("hop", "click", "{", "wait 0")
     assert len(left.turns) == 1
     assert sum(line.startswith("refused ") for line in told) == 3
 
 
-async def test_a_replay_marks_what_is_not_as_it_was(config, tmp_path):
-    played, _ = await drive(config, "wait 0", "click 1 1")
+async def test_a_replay_marks_what_is_not_as_it_was(config, drive, tmp_path):
+    played, _ = await drive("wait 0", "click 1 1")
     other = types.Feedback(tool="wait", state="effect", text="the page changed " * 9)
     first = dataclasses.replace(played.turns[0], feedback=(other,))
     changed = dataclasses.replace(played, turns=(first, *played.turns[1:]))
     for trajectory, differ in ((played, 0), (changed, 1)):
         path = manual.save(tmp_path, trajectory)
-        told, pages = [], []
-        show = functools.partial(draw, pages)
-        assert await manual.replay(config, str(path), told.append, show) == differ
-        assert len(pages) == 3
+        told, shown = [], album.Album(tmp_path / f"replay{differ}")
+        audience = transcript.Transcript(told.append, shown)
+        assert await manual.replay(config, str(path), audience) == differ
+        assert (tmp_path / f"replay{differ}" / "0002.png").exists()
         assert sum(line.startswith("  ≠") for line in told) == differ
         assert told[-1] == f"{differ} lines of feedback differ"
 

@@ -1,8 +1,11 @@
 """Tools on a real Chromium: clicks, text, keys, scrolling, addresses."""
 
 import asyncio
+import io
+import time
 
 import pytest
+from PIL import Image
 
 from tests.web.toys import BLOCK, CLICK, TOP, call, said
 
@@ -76,6 +79,39 @@ HOVERED = [  # page, a part of the text
 async def test_hover_shows_what_it_opens(surf, page, part):
     state, text = said(await surf(page, call("hover", point_2d=TOP)))
     assert state == "effect" and part in text, text
+
+
+LATE_MENUS = {
+    "transition": "b:hover + i { opacity: 1; transition: opacity 300ms }",
+    "delayed transition": "b:hover + i { opacity: 1; transition: opacity 100ms 300ms }",
+    "timer": "",
+    "timers": "",
+}
+LATE_SCRIPTS = {
+    "timer": "b.onmouseenter = () => setTimeout(open, 300)",
+    "timers": "b.onmouseover = () => setTimeout(() => setTimeout(open, 200), 100)",
+}
+
+
+@pytest.mark.parametrize("kind", LATE_MENUS)
+async def test_hover_waits_for_a_menu_that_opens_late(surf, kind):
+    page = f"""<style>i {{ position: absolute; left: 0; top: 60px; width: 160px;
+        height: 100px; background: red; opacity: 0 }} {LATE_MENUS[kind]}</style>
+        <b id=b style="{BLOCK}">Menu</b><i id=i>Entry</i><script>{{
+        const open = () => {{ i.style.opacity = 1 }}; {LATE_SCRIPTS.get(kind, "")}
+        }}</script>"""
+    step = await surf(page, call("hover", point_2d=TOP))
+    assert said(step) == ("effect", "hovered over b 'Menu': appeared: 'Entry'")
+    image = Image.open(io.BytesIO(step.observation.screenshot)).convert("RGB")
+    assert image.getpixel((100, 130)) == (255, 0, 0)
+
+
+async def test_hover_over_what_does_not_react_is_quick(surf):
+    await surf(f"<p style='{BLOCK}'>text</p>")
+    begun = time.monotonic()
+    for _ in range(5):
+        await surf.env.step((call("hover", point_2d=TOP),))
+    assert time.monotonic() - begun < 1.5
 
 
 async def test_hover_over_nothing_is_no_effect(surf):

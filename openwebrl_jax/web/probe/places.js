@@ -79,7 +79,7 @@ const NOT_TYPED_IN = ['checkbox', 'radio', 'submit', 'reset', 'button', 'image',
 const isText = (e) => e.isContentEditable || ['TEXTAREA', 'SELECT'].includes(e.tagName) ||
   (e.tagName === 'INPUT' && !NOT_TYPED_IN.includes(e.type));
 const valueOf = (e) => {
-  if (e.tagName === 'SELECT') return [...e.selectedOptions].map((o) => cut(o.text)).join(', ');
+  if (e.tagName === 'SELECT') return chosenOf(e);
   if (e.isContentEditable) return e.innerText;
   return typeof e.value === 'string' && isText(e) ? e.value : '';
 };

@@ -4,6 +4,7 @@ let hit = null, spot = null, was = null, scrolls = [];
 let shown = null; // what was rendered before the action
 let home = ''; // the start_url that this document was loaded for
 const NAMED = 5, WALKED = 300;
+const PAINTED = ['backgroundImage', 'maskImage', 'borderImageSource', 'listStyleImage'];
 const PARSING_MS = 20; // until a document that is still coming is looked at again
 
 // All elements of a small page, the ones to act on of a large one.
@@ -103,6 +104,12 @@ const local = { // of this document alone
     return {...changed(), changes: done.changes + isNew, styles: done.styles, files,
       menu, wheel};
   },
+  paints(urls) { // one of these images belongs behind something in view
+    return watched().filter(isInView).some((e) => [null, '::before', '::after'].some((part) => {
+      const style = getComputedStyle(e, part);
+      return PAINTED.some((name) => urls.some((url) => (style[name] || '').includes(url)));
+    }));
+  },
   family() {
     const frames = scopes().flatMap((scope) => [...scope.querySelectorAll('iframe,frame')]);
     const inner = frames.filter((e) => e.contentDocument && e.contentWindow.__probe);
@@ -167,6 +174,7 @@ const probe = {
         Math.abs(at - spot[axis]) >= 2)),
       list: isHere ? describeList(hit) : null};
   },
+  paints: (urls) => local.family().some((one) => one.paints(urls)),
   nameAt(x, y) {
     const {element} = spotAt(x, y);
     return element ? named(actorOf(element)) : 'nothing';

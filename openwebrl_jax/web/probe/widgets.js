@@ -54,10 +54,53 @@ for (const name of ['showOpenFilePicker', 'showSaveFilePicker', 'showDirectoryPi
   });
 }
 
-const optionsOf = (e) => {
-  const texts = [...e.options].filter((o) => !o.matches(':disabled')).map((o) => cut(o.text, 20));
-  const more = texts.length - OPTIONS;
-  return texts.slice(0, OPTIONS).join(', ') + (more > 0 ? ` and ${more} more` : '');
+const flat = (text) => text.replace(/\s+/g, ' ').trim();
+const groupOf = (o) => o.closest('optgroup');
+const isOffered = (o) => [o, groupOf(o)].every((e) => !e || // a list does not show others
+  (!e.hidden && getComputedStyle(e).display !== 'none'));
+const repeats = (texts) => {
+  const once = new Set();
+  return new Set(texts.filter((text) => once.has(text) || !once.add(text)));
+};
+// Each option that is shown with its name: labels that are alike are told apart by
+// their groups, and what is alike even so by numbers.
+const offersOf = (list, limit = 1000) => {
+  const shown = [...list.options].filter(isOffered);
+  const alike = repeats(shown.map((o) => flat(o.label))), seen = new Map();
+  return shown.map((option) => {
+    const label = flat(option.label), group = groupOf(option);
+    const full = group && group.label && alike.has(label) ? `${flat(group.label)} / ${label}` : label;
+    const number = (seen.get(full) || 0) + 1;
+    seen.set(full, number);
+    const parts = full === label ? [label] : [flat(group.label), label];
+    const name = parts.map((part) => cut(part, limit)).join(' / ');
+    return {option, label, name: number > 1 ? `${name} (${number})` : name};
+  });
+};
+const chosenOf = (list) => {
+  const names = new Map(offersOf(list).map(({option, name}) => [option, name]));
+  return [...list.selectedOptions].map((o) => cut(names.get(o) ?? o.label)).join(', ');
+};
+const quoted = (name) => name === '' || name.includes(',') ? `'${name}'` : name;
+const optionsOf = (list) => {
+  const names = offersOf(list, 20).filter(({option}) => !option.matches(':disabled'))
+    .map(({name}) => quoted(name));
+  const more = names.length - OPTIONS;
+  return names.slice(0, OPTIONS).join(', ') + (more > 0 ? ` and ${more} more` : '');
+};
+// The option that a text means: its label, its name, its value, or the head of a name
+// that was told with an ellipsis.
+const meant = (list, text) => {
+  const same = (a, b) => flat(a).toLowerCase() === flat(b).toLowerCase();
+  const offers = offersOf(list), told = offersOf(list, 20);
+  const head = text.endsWith('…') ? text.slice(0, -1).toLowerCase() : null;
+  const found = offers.find(({label}) => label === text) ||
+    offers.find(({name}) => name === text) ||
+    offers.find(({name, label, option}, at) =>
+      [name, label, option.text, option.value, told[at].name].some((one) => same(one, text))) ||
+    offers.find(({name}) => head && name.toLowerCase().startsWith(head));
+  const bare = /^(['"])(.*)\1$/.exec(text);
+  return found ? found.option : bare ? meant(list, bare[2]) : null;
 };
 const describeList = (e) => isList(e) && !isDisabled(e)
   ? {options: optionsOf(e), chosen: valueOf(e)} : null;
@@ -72,12 +115,9 @@ const announce = (element) => {
   element.dispatchEvent(new Event('change', {bubbles: true}));
 };
 const choose = (list, text) => {
-  const flat = (s) => s.replace(/\s+/g, ' ').trim().toLowerCase();
-  const options = [...list.options];
-  const option = options.find((o) => o.text.trim() === text) ||
-    options.find((o) => [flat(o.text), flat(o.value)].includes(flat(text)));
-  if (!option) return `no such option, it has ${optionsOf(list)}`;
-  if (option.matches(':disabled')) return `option '${cut(option.text)}' is disabled`;
+  const options = [...list.options], option = meant(list, text);
+  if (!option) return `no such option, it has ${optionsOf(list) || 'none'}`;
+  if (option.matches(':disabled')) return `option '${cut(option.label)}' is disabled`;
   const isSame = [...list.selectedOptions].every((o) => o === option) && option.selected;
   if (isSame) return '';
   if (list.multiple) options.forEach((o) => set(o, 'selected', o === option));

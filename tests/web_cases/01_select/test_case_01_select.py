@@ -68,6 +68,41 @@ async def test_many_disabled_and_grouped_options(surf):
     assert state == "no_effect" and "disabled" in text
 
 
+ODD = """<option value=0><option value=1>x<option value=2>x<option hidden>h
+  <option value=4>Paris, France<optgroup label=G><option value=5>y</optgroup>
+  <optgroup label=H><option value=6>y</optgroup><option value=7 label=z>text
+  <option value=8>a label that is longer than is told"""
+ASKED = {
+    "x (2)": ("2", "'x (2)' is chosen"),
+    "x": ("1", "'x' is chosen"),
+    "h / Y": ("6", "'H / y' is chosen"),
+    "y": ("5", "'G / y' is chosen"),
+    "'Paris, France'": ("4", "'Paris, France' is chosen"),
+    "": ("0", "'' is chosen"),
+    "Z": ("7", "'z' is chosen"),
+    "''": ("0", "'' is chosen"),
+    "a label that is lon…": ("8", "'a label that is longer than i…' is chosen"),
+}
+
+
+async def test_options_that_are_empty_alike_or_hidden(surf):
+    await surf.open(LIST % ("", ODD))
+    _, text = await surf.click(*HERE)
+    assert "(now ''), write one of: '', x, x (2), 'Paris, France', G / y, H / y" in text
+    assert ", z, a label that is lon…: " in text
+    for message, (held, told) in ASKED.items():
+        state, text = await surf.do("write", message=message)
+        assert (state, text.endswith(told)) == ("effect", True), text
+        assert await surf.js("s.value") == held
+    state, text = await surf.do("write", message="h")
+    assert state == "failed" and "no such option, it has ''" in text
+    await surf.open(LIST % ("", ""))
+    _, text = await surf.click(*HERE)
+    assert "it has no option to choose" in text
+    state, text = await surf.do("write", message="x")
+    assert state == "failed" and text.endswith("no such option, it has none")
+
+
 @pytest.mark.parametrize("kind", ["multiple", "size=5", "multiple size=5"])
 async def test_open_lists_are_clicked(surf, kind):
     await surf.open(LIST % (kind, THREE))

@@ -1,8 +1,12 @@
 """Text of any script arrives as it was written."""
 
+import io
+import shutil
+import subprocess
 import unicodedata
 
 import pytest
+from PIL import Image, ImageChops
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -50,3 +54,31 @@ async def test_the_page_may_compose_what_was_typed_apart(surf):
     await surf.click(100, 40)
     state, told = await surf.do("write", message="é")
     assert state == "effect" and "the text is in it" in told
+
+
+LETTERS = ["漢字", "한국", "🎉🎈"]
+
+
+def is_known(letter):
+    """True iff some font of this machine has it; `scripts/setup` sees to that."""
+    asked = ["fc-list", f":charset={ord(letter):x}"]
+    return bool(subprocess.run(asked, capture_output=True, check=True).stdout)
+
+
+@pytest.mark.skipif(not shutil.which("fc-list"), reason="fontconfig is not installed")
+async def test_letters_are_drawn_and_are_not_all_the_same_box(surf):
+    if missing := [letter for letter in "".join(LETTERS) if not is_known(letter)]:
+        pytest.skip(f"no font of this machine has {missing}")
+    style = "<style>p { position: fixed; margin: 0; font: 40px sans-serif }</style>"
+    await surf.open(
+        style
+        + "".join(
+            f"<p style='left:{60 * column}px; top:{60 * row}px'>{letter}"
+            for column, pair in enumerate(LETTERS)
+            for row, letter in enumerate(pair)
+        )
+    )
+    image = Image.open(io.BytesIO(surf.seen.screenshot)).convert("RGB")
+    for x in (0, 60, 120):
+        upper, lower = (image.crop((x, y, x + 60, y + 60)) for y in (0, 60))
+        assert ImageChops.difference(upper, lower).getbbox() is not None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.web import browser
 from tests.web.toys import CLICK
 
@@ -37,18 +38,83 @@ async def test_a_crash_during_the_calls_of_a_reply_fails_that_call_alone(surf):
     assert [line.state for line in step.feedback] == ["failed", "no_effect"]
 
 
-async def test_a_page_that_always_crashes_is_given_up_but_scored(surf, site):
+async def test_a_page_that_always_crashes_is_opened_anew_each_time_and_scored(surf):
+    await surf.open("<title>start</title><p>x</p>")
+    for number in range(1, 7):
+        await crash(surf)
+        state, text = await surf.click(50, 20)
+        assert state == "failed"
+        assert text.endswith("the page crashed, the last page was opened again")
+        assert surf.step.cause is None
+        assert surf.step.facts == {"page_breaks": number}
+        assert surf.seen.tabs[0].title == "start" and not surf.seen.is_stale
+    assert (await surf.click(50, 20))[0] == "no_effect"
+    await surf.open("<title>start</title><p>x</p>")
+    await surf.do("wait", seconds=0)
+    assert surf.step.facts == {}
+
+
+async def test_a_page_that_crashes_again_at_once_is_left_for_the_first_one(surf, site):
+    site.pages["/other"] = "<title>Other</title>"
     await surf.open("<title>start</title><p>x</p>")
     told = []
-    for _ in range(4):
-        await crash(surf)
-        told.append(await surf.click(50, 20))
-        assert surf.step.cause is None
-    assert all(state == "failed" for state, _ in told)
-    assert "the page crashed, the last page was opened again" in told[1][1]
-    assert "the page crashed, the tab is empty now" in told[3][1]
-    state, text = await surf.do("goto_url", url="http://site.test/page")
+    for crashes_first in (True, False, True, True):
+        await surf.do("goto_url", url="http://site.test/other")
+        for _ in range(crashes_first):
+            await crash(surf)
+            told.append((await surf.click(50, 20))[1])
+    assert all(text.endswith(", the last page was opened again") for text in told)
+    await crash(surf)
+    state, text = await surf.click(50, 20)
+    assert state == "failed" and text.endswith(
+        "the page crashed, the task's first page was opened instead"
+    )
+    assert surf.seen.tabs[0].title == "start"
+
+
+async def test_what_does_not_open_any_more_leaves_a_tab_that_can_be_used(surf, site):
+    site.pages["/other"] = "<title>Other</title>"
+    await surf.open("<title>start</title><p>x</p>")
+    start = site.pages["/page"]
+    await surf.do("goto_url", url="http://site.test/other")
+    site.pages["/other"] = (204, {}, "")
+    await crash(surf)
+    _, text = await surf.click(50, 20)
+    assert text.endswith("the task's first page was opened instead")
+    assert surf.seen.tabs[0].title == "start"
+    site.pages["/page"] = (500, {}, "<title>no</title>")
+    await crash(surf)
+    _, text = await surf.click(50, 20)
+    assert text.endswith("the tab is empty now") and surf.step.cause is None
+    assert surf.seen.tabs[0].url == "about:blank"
+    site.pages["/page"] = start
+    state, _ = await surf.do("goto_url", url="http://site.test/page")
     assert state == "effect" and surf.seen.tabs[0].title == "start"
+    await crash(surf)
+    _, text = await surf.click(50, 20)
+    assert text.endswith("the last page was opened again")
+    assert surf.step.facts == {"page_breaks": 3}
+
+
+async def test_who_breaks_pages_again_and_again_has_asked_for_the_time(surf):
+    await surf.open("<title>start</title><p>x</p>")
+    asked = []
+    for _ in range(3):
+        await crash(surf)
+        await surf.click(50, 20)
+        asked.append(surf.step.asked_s)
+    assert asked[0] == 0.0 and min(asked[1:]) > 0.05
+
+
+async def test_done_needs_no_page(surf):
+    await surf.open("<title>start</title><p>x</p>")
+    await crash(surf)
+    state, text = await surf.do("done")
+    assert state == "failed" and surf.step.cause is None
+    await crash(surf)
+    state, text = await surf.do("done", response="42")
+    assert state == "effect" and text.startswith("marked as done; the page crashed")
+    assert (surf.step.cause, surf.step.answer) == (Cause.DONE, "42")
 
 
 async def test_a_tab_that_crashes_in_the_background_leaves_the_list(surf):

@@ -84,6 +84,30 @@ async def test_a_page_that_reloads_without_end_is_bounded(surf, site, prompt):
     assert surf.seen.tabs[0].title == "start"
 
 
+# Its title is read last when an action has settled; then comes the capture.
+BUSY_AFTER = f"""<title>start</title><script>
+  const own = Object.getOwnPropertyDescriptor(Document.prototype, 'title');
+  Object.defineProperty(document, 'title', {{get() {{
+    if (self.armed && !sessionStorage.n) {{
+      sessionStorage.n = 1;
+      setTimeout(() => {{ while (1) {{}} }}, 0);
+    }}
+    return own.get.call(document);
+  }}}});</script><p style='{FULL}' onclick='armed = 1'>x</p>"""
+
+
+async def test_a_busy_loop_before_the_capture_is_told(surf, prompt):
+    await surf.open(BUSY_AFTER)
+    state, text = await within(surf.click(50, 50))
+    assert (state, text) == (
+        "no_effect",
+        "clicked p 'x': nothing changed; "
+        "the page did not answer in time, the last page was opened again",
+    )
+    assert surf.seen.tabs[0].title == "start" and not surf.seen.is_stale
+    assert surf.step.facts == {"page_breaks": 1}
+
+
 async def test_nothing_is_left_waiting(surf, prompt, caplog):
     await surf.open(f"<button style='{FULL}' onclick='while (1) {{}}'>x</button>")
     before = asyncio.all_tasks()

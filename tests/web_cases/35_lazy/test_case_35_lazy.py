@@ -147,6 +147,48 @@ async def test_images_that_load_when_they_come_into_view(surf, site):
     assert color(surf.seen) == (255, 0, 0) and "still loading" not in text
 
 
+BEHIND = {
+    "a background": "#x { background: url(/red.svg) }",
+    "a part": "#x::after { content: ''; position: absolute; inset: 0;"
+    " background: url(/red.svg) }",
+}
+
+
+@pytest.mark.parametrize("kind", BEHIND)
+async def test_an_image_behind_what_is_in_view_is_waited_for(surf, site, kind):
+    site.pages["/red.svg"] = (
+        200,
+        {"Content-Type": "image/svg+xml", "Sleep": "0.5"},
+        SVG,
+    )
+    style = f"<style>#x {{ position: fixed; inset: 0 }} {BEHIND[kind]}</style>"
+    await surf.open(f"<title>start</title>{style}<div id=x></div>", path="/first")
+    assert color(surf.seen) == (255, 0, 0)
+    late = style.replace("/red.svg", "/red.svg?late")
+    await surf.open(
+        late.replace("#x", "#x.on") + button("x.className = 'on'", "<div id=x></div>")
+    )
+    state, text = await surf.click(50, 50)
+    assert color(surf.seen) == (255, 0, 0) and "still loading" not in text
+
+
+async def test_an_image_that_only_counts_visits_is_not_waited_for(surf, polls):
+    await surf.open(button("self.hit = Object.assign(new Image(), {src: '/poll'})"))
+    begun = time.monotonic()
+    state, text = await surf.click(50, 50)
+    assert time.monotonic() - begun < 0.8 and "still" not in text
+
+
+async def test_a_background_that_never_comes_is_told(surf, polls, config):
+    await surf.open(
+        button("document.body.style.background = 'url(/poll)'", "<p>words</p>")
+    )
+    begun = time.monotonic()
+    _, text = await surf.click(50, 50)
+    assert time.monotonic() - begun < config.settle_cap_s + 1.0
+    assert text.endswith("the page is still loading")
+
+
 def color(seen):
     image = Image.open(io.BytesIO(seen.screenshot)).convert("RGB")
     return image.getpixel((200, 150))
