@@ -5,7 +5,7 @@ that the first one did not compile.
 """
 
 import dataclasses
-import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,6 +15,8 @@ from openwebrl_jax.core import types
 from openwebrl_jax.tokens import images, positions
 
 Line = Sequence[types.Row]  # rows that share one row of the arrays
+# Buckets of images, as shares of the most that there can be.
+_IMAGE_SHARES = [part / 2**halved for halved in range(4) for part in (1, 3 / 4)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ def make_lattice(config_batch, grid: tuple[int, int], merge: int) -> Lattice:
         rows=config_batch.rows,
         lengths=tuple(config_batch.lengths),
         loss_tokens=config_batch.loss_tokens,
-        images=tuple(sorted({-(-most // part) for part in (1, 2, 4, 8)})),
+        images=tuple(sorted({math.ceil(most * share) for share in _IMAGE_SHARES})),
         patches=(patches,),
     )
 
@@ -52,31 +54,32 @@ def make_lattice(config_batch, grid: tuple[int, int], merge: int) -> Lattice:
 def split(made: Sequence[types.Row], shape: Lattice) -> list[list[Line]]:
     """The rows of one optimizer step as lines, in parts of at most `shape.rows`.
 
-    Long rows open lines of the bucket that they need, shorter ones fill what is left
-    of them. Lines of one bucket come together, those that begin with the same images
-    first of all; the order is of no other consequence, because the loss is a sum.
+    A part has lines of the bucket that its longest row needs, and since all of them
+    are paid for, whatever else fits fills them up: what comes last is short. The
+    order is of no other consequence, because the loss is a sum.
     """
-    lines: list[_Open] = []
-    for row in sorted(made, key=lambda row: (-len(row.ids), row.images, row.source)):
-        line = next((line for line in lines if line.has_room(row)), None)
-        if line is None:
-            line = _Open(_bucket(len(row.ids), shape.lengths, *_LENGTH), shape)
-            lines.append(line)
-        line.put(row)
-    lines.sort(key=lambda line: (line.length, line.rows[0].images))
-    return [
-        [line.rows for line in like[start : start + shape.rows]]
-        for _, group in itertools.groupby(lines, key=lambda line: line.length)
-        for like in [list(group)]
-        for start in range(0, len(like), shape.rows)
-    ]
+    parts: list[list[Line]] = []
+    rest = sorted(made, key=lambda row: (-len(row.ids), row.images, row.source))
+    while rest:
+        length = _bucket(len(rest[0].ids), shape.lengths, *_LENGTH)
+        lines = [_Open(length, shape) for _ in range(shape.rows)]
+        lines[0].put(rest[0])  # if it does not fit, `collate` says why
+        left = []
+        for row in rest[1:]:
+            line = next((line for line in lines if line.has_room(row)), None)
+            if line is None:
+                left.append(row)
+            else:
+                line.put(row)
+        parts.append([line.rows for line in lines if line.rows])
+        rest = left
+    return parts
 
 
 class _Open:
     """A line that is being filled."""
 
     def __init__(self, length: int, shape: Lattice):
-        self.length = length
         self.rows: list[types.Row] = []
         self._tokens, self._loss = length, shape.loss_tokens
         self._images = shape.images[-1] // shape.rows
