@@ -36,18 +36,19 @@ from openwebrl_jax.tokens import images
 _REPEATS = flags.DEFINE_integer("repeats", 5, "Timed steps of each, after warm ones.")
 
 WARM = 2
-ROWS = 16  # of a micro-batch of torch
 
 
 class Case(NamedTuple):
-    """Trajectories of a step, and the lattice that wastes little on them."""
+    """Trajectories of a step, rows of torch's micro-batches, and our lattice."""
 
     trajectories: int
+    torch_rows: int
     rows: int
-    lengths: tuple[int, ...]
+    lengths: tuple[int, ...]  # tokens; of rows of turns, then of trees
 
 
-CASES = {2: Case(18, 16, (224,)), 8: Case(4, 4, (224, 448, 672))}  # by turns
+# By turns. Rows of two turns are batches without any padding for either side.
+CASES = {2: Case(16, 16, 16, (74, 97, 155)), 8: Case(4, 16, 4, (448, 641))}
 
 
 def make_config(case: Case) -> Any:
@@ -105,7 +106,12 @@ class Theirs:
     """The same model and the same rows in torch."""
 
     def __init__(
-        self, source: pathlib.Path, config: Any, fed: feed.Feed, made: list[types.Row]
+        self,
+        source: pathlib.Path,
+        config: Any,
+        fed: feed.Feed,
+        made: list[types.Row],
+        count: int,  # rows of a micro-batch
     ):
         self._config = config
         self._model = transformers.Qwen3VLForConditionalGeneration.from_pretrained(
@@ -134,8 +140,8 @@ class Theirs:
         self._forbidden[list(fed.rule.forbidden_ids)] = True
         ordered = sorted(made, key=lambda row: len(row.ids))
         self._parts = [
-            make_part(ordered[start : start + ROWS], fed)
-            for start in range(0, len(ordered), ROWS)
+            make_part(ordered[start : start + count], fed)
+            for start in range(0, len(ordered), count)
         ]
 
     def step(self) -> float:
@@ -208,13 +214,14 @@ def make_rows(shape: trajectories.Shape, turns: int, make: Any) -> list[types.Ro
 
 def measure(source: pathlib.Path, turns: int) -> tuple[float, float]:
     """Torch over ours, on rows of turns and on trees."""
-    config = make_config(CASES[turns])
+    case = CASES[turns]
+    config = make_config(case)
     fed = feed.make_feed(source, config)
     shape = make_shape(fed, config)
     by_turn = make_rows(shape, turns, rows.turn_rows)
     trees = make_rows(shape, turns, rows.tree_rows)
     sides = {
-        "torch": Theirs(source, config, fed, by_turn),
+        "torch": Theirs(source, config, fed, by_turn, case.torch_rows),
         "ours": Ours(source, config, fed, by_turn),
         "tree": Ours(source, config, fed, trees),
     }

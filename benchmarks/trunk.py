@@ -20,7 +20,6 @@ import json
 import statistics
 import time
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -103,9 +102,9 @@ def make_learner(width: int) -> tuple[update.Update, Any]:
     config = common.get_config()
     tx = optim.make_optimizer(config.optim)
     like = state.abstract_state(params, tx, devices)
-    plain = SimpleNamespace(dtype="float32", remat=True, train_vision=True)
+    config.model.dtype = "float32"
     made = update.make_update(
-        graphdef, like, tx, devices, SHAPE.rule, config.algo, plain
+        graphdef, like, tx, devices, SHAPE.rule, config.algo, config.model
     )
     return made, state.init_state(params, tx, devices)
 

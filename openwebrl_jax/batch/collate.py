@@ -113,28 +113,42 @@ def collate(
     """
     if len(lines) > shape.rows:
         raise ValueError(f"{len(lines)} lines for a batch of {shape.rows}")
-    pngs = list(dict.fromkeys(p for line in lines for row in line for p in row.images))
-    tower, grids = _tower_arrays(pngs, shape, spec, table_side)
+    tokens_a_line, slots = buckets(lines, shape)
+    pngs = _pages(lines)
+    tower, grids = _tower_arrays(pngs, slots, shape, spec, table_side)
     tokens_a_slot = tower["patches_IPC"].shape[1] // spec.merge**2
     places = {
         png: (slot * tokens_a_slot, grid)
         for slot, (png, grid) in enumerate(zip(pngs, grids, strict=True))
     }
-    tokens = _token_arrays(lines, shape, places, image_id, spec.merge)
+    size = shape.rows, tokens_a_line
+    tokens = _token_arrays(lines, size, places, image_id, spec.merge)
     return types.Batch(**tokens, **tower, **_loss_arrays(lines, shape))
+
+
+def buckets(lines: Sequence[Line], shape: Lattice) -> tuple[int, int]:
+    """Tokens of a line, and images, of the batch that these lines make."""
+    longest = max((sum(len(row.ids) for row in line) for line in lines), default=0)
+    return (
+        _bucket(longest, shape.lengths, *_LENGTH),
+        _bucket(len(_pages(lines)), shape.images, "images", "config.batch.rows"),
+    )
+
+
+def _pages(lines: Sequence[Line]) -> list[bytes]:
+    """The different images of the lines."""
+    return list(dict.fromkeys(p for line in lines for row in line for p in row.images))
 
 
 def _token_arrays(
     lines: Sequence[Line],
-    shape: Lattice,
+    size: tuple[int, int],
     places: Mapping[bytes, tuple[int, tuple[int, int]]],
     image_id: int,
     merge: int,
 ) -> dict[str, np.ndarray]:
     """Ids and where they stand; `places` has each image's first feature and grid."""
-    B = shape.rows
-    longest = max((sum(len(row.ids) for row in line) for line in lines), default=0)
-    L = _bucket(longest, shape.lengths, *_LENGTH)
+    B, L = size
     arrays = {
         "ids_BL": np.zeros((B, L), np.int32),
         "positions_3BL": np.zeros((3, B, L), np.int32),
@@ -220,19 +234,22 @@ def loss_slices(line: Line) -> list[slice]:
 
 
 def _tower_arrays(
-    pngs: Sequence[bytes], shape: Lattice, spec: images.ImageSpec, table_side: int
+    pngs: Sequence[bytes],
+    slots: int,
+    shape: Lattice,
+    spec: images.ImageSpec,
+    table_side: int,
 ) -> tuple[dict[str, np.ndarray], list[tuple[int, int]]]:
     """The vision tower's part of a Batch, and the grid of each image."""
     cut = [images.patches(spec, png) for png in pngs]
     largest = max((len(patches_PC) for patches_PC, _ in cut), default=0)
-    I = _bucket(len(pngs), shape.images, "images", "config.batch.rows")  # noqa: E741
     P = _bucket(largest, shape.patches, "patches", "config.web.width_px and height_px")
     arrays = {
-        "patches_IPC": np.zeros((I, P, spec.values), np.float32),
-        "patch_count_I": np.zeros(I, np.int32),
-        "patch_position_2IP": np.zeros((2, I, P), np.int32),
-        "table_index_4IP": np.zeros((4, I, P), np.int32),
-        "table_weight_4IP": np.zeros((4, I, P), np.float32),
+        "patches_IPC": np.zeros((slots, P, spec.values), np.float32),
+        "patch_count_I": np.zeros(slots, np.int32),
+        "patch_position_2IP": np.zeros((2, slots, P), np.int32),
+        "table_index_4IP": np.zeros((4, slots, P), np.int32),
+        "table_weight_4IP": np.zeros((4, slots, P), np.float32),
     }
     for i, (patches_PC, grid) in enumerate(cut):
         used = slice(0, len(patches_PC))

@@ -114,8 +114,13 @@ def make_update(
       like: shapes and shardings of the state, see state.abstract_state.
       rule: of the distribution whose log-probs the loss is about.
       config_algo: `config.algo`; `loss` names one of LOSSES.
-      config_model: `config.model`; dtype, remat and train_vision are read.
+      config_model: `config.model`; dtype, remat, attention, train_vision are read.
     """
+    if config_model.attention not in sight.KERNELS:
+        raise ValueError(
+            f"config.model.attention={config_model.attention!r}; set it to one of "
+            f"{', '.join(sight.KERNELS)}"
+        )
     places = jax.tree.map(lambda leaf: leaf.sharding, like)
     everywhere = NamedSharding(mesh, PartitionSpec())
     sums_places = {"grads": places.params, "metrics": everywhere}
@@ -206,6 +211,7 @@ def _token_logps(graphdef, rule, config_model, params, batch):
         batch.table_index_4IP,
         batch.table_weight_4IP,
         remat=config_model.remat,
+        kernel=config_model.attention,
     )
     if not config_model.train_vision:
         features = jax.lax.stop_gradient(features)
@@ -217,6 +223,7 @@ def _token_logps(graphdef, rule, config_model, params, batch):
         batch.image_index_BL,
         features,
         remat=config_model.remat,
+        kernel=config_model.attention,
     )
     hidden_RD, target_R = head.at_positions(
         hidden_BLD, batch.ids_BL, batch.loss_index_BN

@@ -70,20 +70,20 @@ def make_rows(make, trajectories):
     return rows.weigh(made, "traj_mean", rows.turn_counts(made), 0.0)
 
 
-def lay_out(made):
+def lay_out(made, shape=SHAPE):
     """(lines, batch) of each micro-batch."""
     return [
         (
             part,
             collate.collate(
                 part,
-                SHAPE,
+                shape,
                 toys.SPEC,
                 image_id=toys.PAD,
                 table_side=toys.SIZES.vision.table_side,
             ),
         )
-        for part in collate.split(made, SHAPE)
+        for part in collate.split(made, shape)
     ]
 
 
@@ -153,6 +153,31 @@ def test_a_tree_gives_the_numbers_of_its_turns(learner, seed, sizes, newest, tex
         for i, size in enumerate(sizes)
     }
     compare(learner, trajectories)
+
+
+def test_a_second_epoch_compiles_nothing():
+    """Random trajectories, in another order; and no program beside the lattice's."""
+    shape = collate.Lattice(
+        rows=4, lengths=(96,), loss_tokens=32, images=(8, 16), patches=(16,)
+    )
+    draw = np.random.default_rng(0)
+    made = make_rows(
+        rows.tree_rows,
+        {f"t{i}": make_trajectory(i, draw.integers(1, 5), 1, 5) for i in range(40)},
+    )
+    state, update = toys.make_learner()
+    programs = update.start, update.accumulate, update.apply
+
+    def play(state, epoch):
+        steps = rows.minibatches(made, 16, seed=0, iteration=1, epoch=epoch)
+        for step in steps:
+            batches = [batch for _, batch in lay_out(step, shape)]
+            state, _ = update.step(state, batches)
+        return state, [program._cache_size() for program in programs]
+
+    state, before = play(state, 0)
+    assert before == [1, len(shape.images), 1]
+    assert play(state, 1)[1] == before
 
 
 def test_eight_devices_give_the_same():

@@ -112,8 +112,8 @@ def make_algo(**changed):
 
 
 def make_model_config(**changed):
-    plain = {"dtype": "float32", "remat": False, "train_vision": True}
-    return SimpleNamespace(**{**plain, **changed})
+    plain = {"dtype": "float32", "remat": False, "attention": "xla"}
+    return SimpleNamespace(**{**plain, "train_vision": True, **changed})
 
 
 def png(shade):
