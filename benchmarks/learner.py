@@ -45,16 +45,18 @@ class Case(NamedTuple):
     torch_rows: int
     rows: int
     lengths: tuple[int, ...]  # tokens; of rows of turns, then of trees
+    loss_tokens: int
 
 
 # By turns. Rows of two turns are batches without any padding for either side.
-CASES = {2: Case(16, 16, 16, (74, 97, 155)), 8: Case(4, 16, 4, (448, 641))}
+CASES = {2: Case(16, 16, 16, (74, 97, 155), 22), 8: Case(4, 16, 4, (448, 641), 88)}
 
 
 def make_config(case: Case) -> Any:
     """The demo's experiment."""
     config = grpo_short.get_config("tiny")
     config.batch.rows, config.batch.lengths = case.rows, case.lengths
+    config.batch.loss_tokens = case.loss_tokens
     config.optim.warmup_steps = 0
     config.optim.lr_peak = 1e-4
     return config

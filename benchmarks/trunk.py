@@ -39,7 +39,7 @@ _TURNS = flags.DEFINE_list("turns", ["5", "10", "15", "30"], "T, by trajectory."
 
 CELLS = {256: {1: (5, 10, 15, 30), 2: (5, 10, 15, 30)}, 384: {1: (5, 30)}}
 VOCAB, PAD, STEP = 512, 2, 256  # STEP: line lengths are multiples of it
-ENOUGH_S, REPEATS = 10.0, 5  # a step is taken again until one of them is reached
+ENOUGH_S, REPEATS = 6.0, 3  # a step is taken again until one of them is reached
 SPEC = images.ImageSpec(
     patch_px=2,
     merge=2,

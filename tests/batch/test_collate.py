@@ -16,17 +16,7 @@ from tests.batch import toys
 
 PAD = 5  # the id of an image pad
 SIDE = 8
-SPEC = images.ImageSpec(
-    patch_px=4,
-    merge=2,
-    temporal=2,
-    pixels_min=64,
-    pixels_max=65_536,
-    mean=(0.5, 0.5, 0.5),
-    std=(0.5, 0.5, 0.5),
-    rescale=1 / 255,
-    resample=3,
-)
+SPEC = toys.SPEC
 SHAPE = collate.Lattice(
     rows=4, lengths=(8, 16, 32), loss_tokens=6, images=(1, 2, 4), patches=(8, 16)
 )
