@@ -71,7 +71,8 @@ def plan(
     """How `attend` goes about it: a mask for short rows, else a Plan."""
     block = block or BLOCK
     if sight.own.shape[1] <= DENSE:
-        return sight.mask()
+        # Else XLA compares again in each head of each layer.
+        return jax.lax.optimization_barrier(sight.mask())
     sight = _padded(sight, -sight.own.shape[1] % block)
     B, L = sight.own.shape
     n = L // block

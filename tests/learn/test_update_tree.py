@@ -98,10 +98,10 @@ def learner(request):
         yield params, update
 
 
-def add_up(params, update, made):
+def add_up(params, update, made, shape=SHAPE):
     with jax.set_mesh(update.mesh):
         sums = update.start(params)
-        for _, batch in lay_out(made):
+        for _, batch in lay_out(made, shape):
             sums = update.accumulate(params, sums, update.place(batch))
     return jax.device_get(sums)
 
@@ -157,27 +157,22 @@ def test_a_tree_gives_the_numbers_of_its_turns(learner, seed, sizes, newest, tex
 
 def test_a_second_epoch_compiles_nothing():
     """Random trajectories, in another order; and no program beside the lattice's."""
-    shape = collate.Lattice(
-        rows=4, lengths=(96,), loss_tokens=32, images=(8, 16), patches=(16,)
-    )
+    shape = dataclasses.replace(SHAPE, rows=4, lengths=(48, 96), images=(16,))
     draw = np.random.default_rng(0)
     made = make_rows(
         rows.tree_rows,
         {f"t{i}": make_trajectory(i, draw.integers(1, 5), 1, 5) for i in range(40)},
     )
-    state, update = toys.make_learner()
-    programs = update.start, update.accumulate, update.apply
+    params, update, _ = toys.make_programs()
 
-    def play(state, epoch):
-        steps = rows.minibatches(made, 16, seed=0, iteration=1, epoch=epoch)
-        for step in steps:
-            batches = [batch for _, batch in lay_out(step, shape)]
-            state, _ = update.step(state, batches)
-        return state, [program._cache_size() for program in programs]
+    def play(epoch):
+        for step in rows.minibatches(made, 16, seed=0, iteration=1, epoch=epoch):
+            add_up(params, update, step, shape)
+        return update.start._cache_size(), update.accumulate._cache_size()
 
-    state, before = play(state, 0)
-    assert before == [1, len(shape.images), 1]
-    assert play(state, 1)[1] == before
+    before = play(epoch=0)
+    assert before == (1, len(shape.lengths))
+    assert play(epoch=1) == before
 
 
 def test_eight_devices_give_the_same():
