@@ -116,11 +116,6 @@ def make_update(
       config_algo: `config.algo`; `loss` names one of LOSSES.
       config_model: `config.model`; dtype, remat, attention, train_vision are read.
     """
-    if config_model.attention not in sight.KERNELS:
-        raise ValueError(
-            f"config.model.attention={config_model.attention!r}; set it to one of "
-            f"{', '.join(sight.KERNELS)}"
-        )
     places = jax.tree.map(lambda leaf: leaf.sharding, like)
     everywhere = NamedSharding(mesh, PartitionSpec())
     sums_places = {"grads": places.params, "metrics": everywhere}
