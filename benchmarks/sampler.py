@@ -15,13 +15,9 @@ a wider one, `turn30_over_turn3`, and `vs_no_slots` (sums over the turns of the 
 import asyncio
 import dataclasses
 import hashlib
-import io
 import json
 import pathlib
-import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from typing import Any
@@ -34,10 +30,10 @@ import transformers
 from absl import app, flags
 from flax import nnx
 from ml_collections import ConfigDict
-from PIL import Image
 
+from benchmarks import checkpoints, trajectories
 from openwebrl_jax.core import types
-from openwebrl_jax.models import init, load, sizes
+from openwebrl_jax.models import load
 from openwebrl_jax.policy import sampler as samplers
 from openwebrl_jax.tokens import chat as chats
 from openwebrl_jax.tokens import images
@@ -47,14 +43,6 @@ _TURNS = flags.DEFINE_list("turns", ["3", "10", "20", "30"], "Turns of the episo
 
 ROWS, REPLY = 8, 32
 WARM = 3  # runs that are not timed: they compile
-WIDE = {
-    "hidden_size": 512,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 64,
-}
 # For each product of a token with a weight as many with keys, and as many scores, as
 # in an 8B model.
 EPISODE = {
@@ -65,7 +53,6 @@ EPISODE = {
     "num_key_value_heads": 1,
     "head_dim": 128,
 }
-ROPE = {"rope_type": "default", "rope_theta": 1e6, "mrope_interleaved": True}
 SYSTEM, TEXT, SPOKEN, IMAGE = 500, 200, 100, 900  # tokens; a turn has text and reply
 PAGE = (160, 224)  # pixels, of the demo
 LARGE_PAGE = (960, 960)  # 900 tokens
@@ -79,25 +66,6 @@ class EndlessChat(chats.Chat):
         return dataclasses.replace(
             rule, forbidden_ids=(*rule.forbidden_ids, self.end_id)
         )
-
-
-def make_folder(source: pathlib.Path, out: pathlib.Path, text: dict[str, Any]) -> None:
-    """A checkpoint of other sizes, with the source's tokenizer and tower."""
-    shutil.copytree(source, out, ignore=shutil.ignore_patterns("*.safetensors"))
-    config = json.loads((source / "config.json").read_text())
-    pairs = text["head_dim"] // 2
-    section = [pairs - 2 * (pairs // 3), pairs // 3, pairs // 3]
-    config["text_config"] |= text | {
-        "rope_parameters": ROPE | {"mrope_section": section},
-        "max_position_embeddings": 65_536,
-    }
-    config["vision_config"]["out_hidden_size"] = text["hidden_size"]
-    (out / "config.json").write_text(json.dumps(config))
-    spec = json.loads((source / "preprocessor_config.json").read_text())
-    spec["size"] = {"shortest_edge": 1024, "longest_edge": 1 << 20}
-    (out / "preprocessor_config.json").write_text(json.dumps(spec))
-    shape = sizes.load_sizes(out)
-    load.save_model(out, shape, init.init_model(shape, 0), out)
 
 
 def make_sampler(
@@ -126,14 +94,6 @@ def load_chat(folder: pathlib.Path) -> EndlessChat:
         field.name: getattr(chat, field.name) for field in dataclasses.fields(chat)
     }
     return EndlessChat(**fields)
-
-
-def screenshot(draw: np.random.Generator, page: tuple[int, int]) -> bytes:
-    """Noise as a PNG."""
-    out = io.BytesIO()
-    noise = draw.integers(0, 255, (page[1], page[0], 3), np.uint8)
-    Image.fromarray(noise).save(out, format="PNG", compress_level=0)
-    return out.getvalue()
 
 
 def make_request(
@@ -166,7 +126,7 @@ def new_requests(draw: np.random.Generator) -> list[types.SampleRequest]:
     return [
         make_request(
             " ".join(draw.choice(words, 6 + row)),
-            screenshot(draw, PAGE),
+            trajectories.noise(draw, PAGE),
             system=system,
             name=f"{draw.integers(1 << 40)}",
         )
@@ -264,7 +224,7 @@ def of_turn(
 
     return make_request(
         words(chat, TEXT),
-        screenshot(draw, LARGE_PAGE),
+        trajectories.noise(draw, LARGE_PAGE),
         system=types.Segment(role="system", text="", ids=tokens(SYSTEM)),
         past=tuple(
             types.Segment(role="user", text="", ids=tokens(TEXT + SPOKEN))
@@ -322,10 +282,9 @@ def main(_: list[str]) -> None:
     jax.config.update("jax_default_matmul_precision", "highest")
     with tempfile.TemporaryDirectory() as folder:
         tiny, wide, long = (pathlib.Path(folder) / name for name in "twl")
-        command = [sys.executable, "-m", "launch.make_tiny", f"--out={tiny}"]
-        subprocess.run(command, check=True)
-        make_folder(tiny, wide, WIDE)
-        make_folder(tiny, long, EPISODE)
+        checkpoints.make_tiny(tiny)
+        checkpoints.make_folder(tiny, wide, checkpoints.WIDE)
+        checkpoints.make_folder(tiny, long, EPISODE)
         print(" width prompt    ours/s   torch/s  ratio")
         ratios = {
             "vs_torch_generate": against_torch(tiny),

@@ -21,6 +21,7 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.model.path = "Qwen/Qwen3-VL-4B-Thinking"  # a checkpoint folder or a Hub id
     config.model.dtype = "bfloat16"  # compute; parameters stay float32
     config.model.remat = True  # recompute each layer's activations in the backward pass
+    config.model.attention = "xla"  # xla | pallas (TPU kernels, not yet run on one)
     config.model.train_vision = True  # False = the vision tower is frozen
 
     config.tasks = ConfigDict()

@@ -5,7 +5,7 @@ that the first one did not compile.
 """
 
 import dataclasses
-import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,6 +15,8 @@ from openwebrl_jax.core import types
 from openwebrl_jax.tokens import images, positions
 
 Line = Sequence[types.Row]  # rows that share one row of the arrays
+# Buckets of images, as shares of the most that there can be.
+_IMAGE_SHARES = [part / 2**halved for halved in range(4) for part in (1, 3 / 4)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ def make_lattice(config_batch, grid: tuple[int, int], merge: int) -> Lattice:
         rows=config_batch.rows,
         lengths=tuple(config_batch.lengths),
         loss_tokens=config_batch.loss_tokens,
-        images=tuple(sorted({-(-most // part) for part in (1, 2, 4, 8)})),
+        images=tuple(sorted({math.ceil(most * share) for share in _IMAGE_SHARES})),
         patches=(patches,),
     )
 
@@ -52,31 +54,32 @@ def make_lattice(config_batch, grid: tuple[int, int], merge: int) -> Lattice:
 def split(made: Sequence[types.Row], shape: Lattice) -> list[list[Line]]:
     """The rows of one optimizer step as lines, in parts of at most `shape.rows`.
 
-    Long rows open lines of the bucket that they need, shorter ones fill what is left
-    of them. Lines of one bucket come together, those that begin with the same images
-    first of all; the order is of no other consequence, because the loss is a sum.
+    A part has lines of the bucket that its longest row needs, and since all of them
+    are paid for, whatever else fits fills them up: what comes last is short. The
+    order is of no other consequence, because the loss is a sum.
     """
-    lines: list[_Open] = []
-    for row in sorted(made, key=lambda row: (-len(row.ids), row.images, row.source)):
-        line = next((line for line in lines if line.has_room(row)), None)
-        if line is None:
-            line = _Open(_bucket(len(row.ids), shape.lengths, *_LENGTH), shape)
-            lines.append(line)
-        line.put(row)
-    lines.sort(key=lambda line: (line.length, line.rows[0].images))
-    return [
-        [line.rows for line in like[start : start + shape.rows]]
-        for _, group in itertools.groupby(lines, key=lambda line: line.length)
-        for like in [list(group)]
-        for start in range(0, len(like), shape.rows)
-    ]
+    parts: list[list[Line]] = []
+    rest = sorted(made, key=lambda row: (-len(row.ids), row.images, row.source))
+    while rest:
+        length = _bucket(len(rest[0].ids), shape.lengths, *_LENGTH)
+        lines = [_Open(length, shape) for _ in range(shape.rows)]
+        lines[0].put(rest[0])  # if it does not fit, `collate` says why
+        left = []
+        for row in rest[1:]:
+            line = next((line for line in lines if line.has_room(row)), None)
+            if line is None:
+                left.append(row)
+            else:
+                line.put(row)
+        parts.append([line.rows for line in lines if line.rows])
+        rest = left
+    return parts
 
 
 class _Open:
     """A line that is being filled."""
 
     def __init__(self, length: int, shape: Lattice):
-        self.length = length
         self.rows: list[types.Row] = []
         self._tokens, self._loss = length, shape.loss_tokens
         self._images = shape.images[-1] // shape.rows
@@ -110,28 +113,42 @@ def collate(
     """
     if len(lines) > shape.rows:
         raise ValueError(f"{len(lines)} lines for a batch of {shape.rows}")
-    pngs = list(dict.fromkeys(p for line in lines for row in line for p in row.images))
-    tower, grids = _tower_arrays(pngs, shape, spec, table_side)
+    tokens_a_line, slots = buckets(lines, shape)
+    pngs = _pages(lines)
+    tower, grids = _tower_arrays(pngs, slots, shape, spec, table_side)
     tokens_a_slot = tower["patches_IPC"].shape[1] // spec.merge**2
     places = {
         png: (slot * tokens_a_slot, grid)
         for slot, (png, grid) in enumerate(zip(pngs, grids, strict=True))
     }
-    tokens = _token_arrays(lines, shape, places, image_id, spec.merge)
+    size = shape.rows, tokens_a_line
+    tokens = _token_arrays(lines, size, places, image_id, spec.merge)
     return types.Batch(**tokens, **tower, **_loss_arrays(lines, shape))
+
+
+def buckets(lines: Sequence[Line], shape: Lattice) -> tuple[int, int]:
+    """Tokens of a line, and images, of the batch that these lines make."""
+    longest = max((sum(len(row.ids) for row in line) for line in lines), default=0)
+    return (
+        _bucket(longest, shape.lengths, *_LENGTH),
+        _bucket(len(_pages(lines)), shape.images, "images", "config.batch.rows"),
+    )
+
+
+def _pages(lines: Sequence[Line]) -> list[bytes]:
+    """The different images of the lines."""
+    return list(dict.fromkeys(p for line in lines for row in line for p in row.images))
 
 
 def _token_arrays(
     lines: Sequence[Line],
-    shape: Lattice,
+    size: tuple[int, int],
     places: Mapping[bytes, tuple[int, tuple[int, int]]],
     image_id: int,
     merge: int,
 ) -> dict[str, np.ndarray]:
     """Ids and where they stand; `places` has each image's first feature and grid."""
-    B = shape.rows
-    longest = max((sum(len(row.ids) for row in line) for line in lines), default=0)
-    L = _bucket(longest, shape.lengths, *_LENGTH)
+    B, L = size
     arrays = {
         "ids_BL": np.zeros((B, L), np.int32),
         "positions_3BL": np.zeros((3, B, L), np.int32),
@@ -217,19 +234,22 @@ def loss_slices(line: Line) -> list[slice]:
 
 
 def _tower_arrays(
-    pngs: Sequence[bytes], shape: Lattice, spec: images.ImageSpec, table_side: int
+    pngs: Sequence[bytes],
+    slots: int,
+    shape: Lattice,
+    spec: images.ImageSpec,
+    table_side: int,
 ) -> tuple[dict[str, np.ndarray], list[tuple[int, int]]]:
     """The vision tower's part of a Batch, and the grid of each image."""
     cut = [images.patches(spec, png) for png in pngs]
     largest = max((len(patches_PC) for patches_PC, _ in cut), default=0)
-    I = _bucket(len(pngs), shape.images, "images", "config.batch.rows")  # noqa: E741
     P = _bucket(largest, shape.patches, "patches", "config.web.width_px and height_px")
     arrays = {
-        "patches_IPC": np.zeros((I, P, spec.values), np.float32),
-        "patch_count_I": np.zeros(I, np.int32),
-        "patch_position_2IP": np.zeros((2, I, P), np.int32),
-        "table_index_4IP": np.zeros((4, I, P), np.int32),
-        "table_weight_4IP": np.zeros((4, I, P), np.float32),
+        "patches_IPC": np.zeros((slots, P, spec.values), np.float32),
+        "patch_count_I": np.zeros(slots, np.int32),
+        "patch_position_2IP": np.zeros((2, slots, P), np.int32),
+        "table_index_4IP": np.zeros((4, slots, P), np.int32),
+        "table_weight_4IP": np.zeros((4, slots, P), np.float32),
     }
     for i, (patches_PC, grid) in enumerate(cut):
         used = slice(0, len(patches_PC))

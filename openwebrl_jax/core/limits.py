@@ -9,6 +9,7 @@ from typing import Any
 CHOICES = {
     "stage": ("grpo", "sft"),
     "model.dtype": ("bfloat16", "float32"),
+    "model.attention": ("xla", "pallas"),
     "tasks.suite": ("file", "miniwob", "fake"),
     "web.tape": ("", "record", "replay"),
     "agent.prompt": ("full", "short"),

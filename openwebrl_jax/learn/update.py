@@ -56,15 +56,21 @@ class Update:
         If nothing carries weight the state stays as it is and the step is counted as
         skipped.
         """
-        live = 0
+        live, fill = 0, np.zeros((2, 2))
         with jax.set_mesh(self.mesh):
             sums = self.start(state.params)
             for batch in batches:
                 live += np.count_nonzero(batch.loss_weight_BN)
+                fill += _fill(batch)
                 sums = self.accumulate(state.params, sums, self.place(batch))
             if not live:
                 return state, {"learner/skipped_steps": 1.0, "learner/tokens": 0.0}
-            return self.apply(state, sums, np.float32(rate))
+            state, metrics = self.apply(state, sums, np.float32(rate))
+        padding, image_padding = 1.0 - fill[0] / fill[1]
+        return state, metrics | {
+            "learner/padding_frac": padding,
+            "learner/image_padding_frac": image_padding,
+        }
 
     def logps(self, params: nnx.State, batch: types.Batch) -> np.ndarray:
         """Log-probs [B, N] of the loss positions."""
@@ -74,6 +80,12 @@ class Update:
     def place(self, batch: types.Batch) -> types.Batch:
         """The batch on the devices, split by the letters in its fields' names."""
         return jax.device_put(batch, batch_shardings(batch, self.mesh))
+
+
+def _fill(batch: types.Batch) -> np.ndarray:
+    """[2, 2]: tokens and patches that are there, and places for them."""
+    there = np.count_nonzero(batch.segment_BL >= 0), np.sum(batch.patch_count_I)
+    return np.array([there, (batch.segment_BL.size, batch.patches_IPC[..., 0].size)])
 
 
 def batch_shardings(batch: types.Batch, mesh: Mesh) -> types.Batch:
@@ -102,7 +114,7 @@ def make_update(
       like: shapes and shardings of the state, see state.abstract_state.
       rule: of the distribution whose log-probs the loss is about.
       config_algo: `config.algo`; `loss` names one of LOSSES.
-      config_model: `config.model`; dtype, remat and train_vision are read.
+      config_model: `config.model`; dtype, remat, attention, train_vision are read.
     """
     places = jax.tree.map(lambda leaf: leaf.sharding, like)
     everywhere = NamedSharding(mesh, PartitionSpec())
@@ -194,6 +206,7 @@ def _token_logps(graphdef, rule, config_model, params, batch):
         batch.table_index_4IP,
         batch.table_weight_4IP,
         remat=config_model.remat,
+        kernel=config_model.attention,
     )
     if not config_model.train_vision:
         features = jax.lax.stop_gradient(features)
@@ -205,6 +218,7 @@ def _token_logps(graphdef, rule, config_model, params, batch):
         batch.image_index_BL,
         features,
         remat=config_model.remat,
+        kernel=config_model.attention,
     )
     hidden_RD, target_R = head.at_positions(
         hidden_BLD, batch.ids_BL, batch.loss_index_BN

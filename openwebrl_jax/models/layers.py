@@ -118,14 +118,28 @@ class Turn(NamedTuple):
 def turn(angle_BLk) -> Turn:
     """The Turn of these angles."""
     angle_BL1K = jnp.concatenate([-angle_BLk, angle_BLk], axis=-1)[:, :, None]
-    return Turn(jnp.cos(angle_BL1K), jnp.sin(angle_BL1K))
+    # Else XLA makes them again wherever they are used: for each head of each layer.
+    return jax.lax.optimization_barrier(Turn(jnp.cos(angle_BL1K), jnp.sin(angle_BL1K)))
 
 
+@jax.custom_vjp
 def rotate(x_BLHK, turn: Turn):
     """Rotary embedding: value i is paired with value i + K/2, turned by angle i."""
     x32_BLHK = x_BLHK.astype(jnp.float32)
     other_BLHK = jnp.roll(x32_BLHK, x_BLHK.shape[-1] // 2, axis=-1)
     return (x32_BLHK * turn.cos + other_BLHK * turn.sin).astype(x_BLHK.dtype)
+
+
+def _rotate_forward(x_BLHK, turn):
+    return rotate(x_BLHK, turn), turn
+
+
+def _rotate_backward(turn, grad_BLHK):
+    """Turned back; positions have no gradient."""
+    return rotate(grad_BLHK, Turn(turn.cos, -turn.sin)), None
+
+
+rotate.defvjp(_rotate_forward, _rotate_backward)
 
 
 def head_major(x_BLHK):

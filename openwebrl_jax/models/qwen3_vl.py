@@ -51,6 +51,7 @@ def encode_images(
     table_weight_4IP,
     *,
     remat: bool = False,
+    kernel: str = "xla",
 ) -> Features:
     """Runs the tower; what stands beyond an image's patch count touches nothing."""
     merged_IMD, taps_TIMD = vision.encode(
@@ -61,6 +62,7 @@ def encode_images(
         table_index_4IP,
         table_weight_4IP,
         remat,
+        kernel,
     )
     D = merged_IMD.shape[-1]
     return Features(
@@ -77,11 +79,12 @@ def forward(
     features: Features | None,
     *,
     remat: bool = False,
+    kernel: str = "xla",
 ):
-    """Hidden states [B, L, D] after the final norm."""
+    """Hidden states [B, L, D] after the final norm; `kernel` is one of sight's."""
     sizes = model.sizes.decoder
     turn = layers.turn(decoders.angles(sizes, positions_3BL))
-    planned = sights.plan(sight)
+    planned = sights.plan(sight, kernel)
 
     def attend(q_BLHK, k_BGKL, v_BGLK):
         return sights.attend(q_BLHK, k_BGKL, v_BGLK, planned)

@@ -3,19 +3,21 @@
 A row is one axis of tokens. Each token sees `[start, limit)`, a trunk that came
 earlier, and `[own, itself]`, the run that it stands in; with an empty trunk that is
 plain causal attention of packed sequences. Whole blocks of tokens that see nothing of
-each other are never multiplied, forward or backward, and memory is linear in L.
+each other are never multiplied, forward or backward, and memory is linear in L. Of the
+two KERNELS "xla" is loops of plain JAX, measured on CPUs; "pallas" see `flash`.
 
 B rows, L tokens, T tokens a block, n = L / T blocks, H query heads, G key-value heads,
 R = H / G, X = R * T, K head width.
 """
 
+import dataclasses
 import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from openwebrl_jax.models import layers, mesh
+from openwebrl_jax.models import flash, layers, mesh
 
 DENSE = 512  # tokens; shorter rows fit into one masked product
 BLOCK = 256  # tokens
@@ -50,19 +52,27 @@ def inside(count_B, length: int) -> Sight:
     return Sight(jnp.zeros_like(own_BL), limit_BL, own_BL)
 
 
-class Plan(NamedTuple):
-    """Which blocks of keys a block of queries sees; made once for all layers."""
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Which blocks see which; made once for all layers."""
 
     sight: Sight
-    blocks: jax.Array  # [B, n, n] int32, those that are seen come first
+    blocks: jax.Array  # [B, n, n] int32, of keys; those that are seen come first
     count: jax.Array  # [B, n] int32, how many are seen
+    seers: jax.Array  # [B, n, n] int32, of queries; those that see come first
+    seer_count: jax.Array  # [B, n] int32
+    kernel: str = dataclasses.field(metadata={"static": True})  # of KERNELS
 
 
-def plan(sight: Sight, block: int | None = None) -> Plan | jax.Array:
+def plan(
+    sight: Sight, kernel: str = "xla", block: int | None = None
+) -> Plan | jax.Array:
     """How `attend` goes about it: a mask for short rows, else a Plan."""
     block = block or BLOCK
     if sight.own.shape[1] <= DENSE:
-        return sight.mask()
+        # Else XLA compares again in each head of each layer.
+        return jax.lax.optimization_barrier(sight.mask())
     sight = _padded(sight, -sight.own.shape[1] % block)
     B, L = sight.own.shape
     n = L // block
@@ -74,9 +84,22 @@ def plan(sight: Sight, block: int | None = None) -> Plan | jax.Array:
     low_11n = jnp.arange(n)[None, None] * block
     trunk = (first_Bn1 < low_11n + block) & (low_11n < end_Bn1)
     run = (own_Bn1 < low_11n + block) & (low_11n <= low_11n.swapaxes(1, 2))
-    is_seen_Bnn = trunk | run
-    blocks = jnp.argsort(~is_seen_Bnn, axis=-1, stable=True).astype(jnp.int32)
-    return Plan(sight, blocks, jnp.sum(is_seen_Bnn, axis=-1, dtype=jnp.int32))
+    blocks, count = _listed(trunk | run)
+    seers, seer_count = _listed((trunk | run).swapaxes(1, 2))
+    return Plan(
+        sight=sight,
+        blocks=blocks,
+        count=count,
+        seers=seers,
+        seer_count=seer_count,
+        kernel=kernel,
+    )
+
+
+def _listed(is_seen_Bnn):
+    """For each block those that are True, first of all, and how many they are."""
+    blocks_Bnn = jnp.argsort(~is_seen_Bnn, axis=-1, stable=True).astype(jnp.int32)
+    return blocks_Bnn, jnp.sum(is_seen_Bnn, axis=-1, dtype=jnp.int32)
 
 
 def _padded(sight: Sight, more: int) -> Sight:
@@ -105,17 +128,18 @@ def attend(q_BLHK, k_BGKL, v_BGLK, planned: Plan | jax.Array):
 
 
 def _sharded(q_BGRLK, k_BGLK, v_BGLK, planned: Plan):
-    """Each device loops over its own rows and heads."""
+    """Each device takes its own rows and heads."""
+    kernel = KERNELS[planned.kernel]
     abstract = jax.sharding.get_abstract_mesh()
     if abstract.empty:
-        return _attend(q_BGRLK, k_BGLK, v_BGLK, planned)
+        return kernel(q_BGRLK, k_BGLK, v_BGLK, planned)
 
     def of(x, *axes):
         return mesh.spec(axes + (None,) * (x.ndim - len(axes)), x.shape, abstract)
 
     arrays = q_BGRLK, k_BGLK, v_BGLK
     return jax.shard_map(
-        _attend,
+        kernel,
         in_specs=(
             *(of(x, "batch", "heads") for x in arrays),
             jax.tree.map(lambda x: of(x, "batch"), planned),
@@ -218,6 +242,8 @@ def _backward(kept, grad_BGRLK):
 
 
 _attend.defvjp(_forward, _backward)
+
+KERNELS = {"xla": _attend, "pallas": flash.attend}
 
 
 class _Block:

@@ -68,7 +68,14 @@ class Tower(nnx.Module):
 
 
 def encode(
-    tower: Tower, patches_IPC, count_I, position_2IP, index_4IP, weight_4IP, remat
+    tower: Tower,
+    patches_IPC,
+    count_I,
+    position_2IP,
+    index_4IP,
+    weight_4IP,
+    remat: bool,
+    kernel: str,
 ):
     """Merged tokens [I, M, D] and the DeepStack taps [T, I, M, D]."""
     sizes, dtype = tower.sizes, tower.table.dtype
@@ -79,7 +86,7 @@ def encode(
         corner_IPW = tower.table[...][index_IP]
         x_IPW = x_IPW + corner_IPW * weight_IP[..., None].astype(dtype)
     turn = layers.turn(_angles(sizes, position_2IP))
-    planned = sight.plan(sight.inside(count_I, patches_IPC.shape[1]))
+    planned = sight.plan(sight.inside(count_I, patches_IPC.shape[1]), kernel)
 
     def block(x_IPW, one):
         x_IPW = mesh.constrain(x_IPW, "batch", None, None)

@@ -4,27 +4,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from openwebrl_jax.batch import collate
-from openwebrl_jax.core import types
+from configs import common
+from openwebrl_jax.batch import collate, rows
+from openwebrl_jax.core import checks, types
 from openwebrl_jax.tokens import images, positions
+from tests.batch import toys
 
 PAD = 5  # the id of an image pad
 SIDE = 8
-SPEC = images.ImageSpec(
-    patch_px=4,
-    merge=2,
-    temporal=2,
-    pixels_min=64,
-    pixels_max=65_536,
-    mean=(0.5, 0.5, 0.5),
-    std=(0.5, 0.5, 0.5),
-    rescale=1 / 255,
-    resample=3,
-)
+SPEC = toys.SPEC
 SHAPE = collate.Lattice(
     rows=4, lengths=(8, 16, 32), loss_tokens=6, images=(1, 2, 4), patches=(8, 16)
 )
@@ -50,8 +42,8 @@ def make_row(ids, live, images=(), advantage=0.5, name="t:0"):
     )
 
 
-def call(rows, shape=SHAPE):
-    lines = [[row] for row in rows]
+def call(made, shape=SHAPE):
+    lines = [[row] for row in made]
     return collate.collate(lines, shape, SPEC, image_id=PAD, table_side=SIDE)
 
 
@@ -100,7 +92,7 @@ def test_no_rows_and_no_images_take_the_smallest_buckets():
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("made", "message"),
     [
         ([make_row(range(10, 43), [1])], "33 tokens in a row.*config.batch.lengths"),
         ([make_row(range(10, 20), range(1, 8))], "7 loss tokens.*batch.loss_tokens"),
@@ -114,23 +106,23 @@ def test_no_rows_and_no_images_take_the_smallest_buckets():
         ([make_row([1, PAD, 3], [2], [png(0)])], "has 1 pads"),
     ],
 )
-def test_what_does_not_fit_is_refused(rows, message):
+def test_what_does_not_fit_is_refused(made, message):
     with pytest.raises(ValueError, match=message):
-        call(rows)
+        call(made)
 
 
 def test_too_many_images_are_refused():
-    rows = [
+    made = [
         make_row([1] + ([PAD] * 2 + [9]) * 2, [6], [png(i, 16, 8), png(i + 99, 16, 8)])
         for i in range(3)
     ]
     with pytest.raises(ValueError, match="6 images, the largest bucket holds 4"):
-        call(rows)
+        call(made)
 
 
 @given(st.lists(st.tuples(st.integers(2, 30), st.integers(0, 2)), max_size=11))
 def test_micro_batches_hold_every_row_once_and_in_few_shapes(sizes):
-    rows = [
+    made = [
         make_row(
             [1, PAD, PAD, *range(100, 100 + length)] if shade else range(9, 9 + length),
             [length - 1],
@@ -140,15 +132,15 @@ def test_micro_batches_hold_every_row_once_and_in_few_shapes(sizes):
         for i, (length, shade) in enumerate(sizes)
         if length + 3 <= 32
     ]
-    parts = collate.split(rows, SHAPE)
+    parts = collate.split(made, SHAPE)
     packed = [row.source for part in parts for line in part for row in line]
-    assert sorted(packed) == sorted(row.source for row in rows)
+    assert sorted(packed) == sorted(row.source for row in made)
     batches = [
         collate.collate(part, SHAPE, SPEC, image_id=PAD, table_side=SIDE)
         for part in parts
     ]
     total = sum(float(batch.loss_weight_BN.sum()) for batch in batches)
-    assert total == pytest.approx(0.25 * len(rows), rel=1e-5)
+    assert total == pytest.approx(0.25 * len(made), rel=1e-5)
     for batch in batches:
         assert batch.ids_BL.shape[1] in SHAPE.lengths
         assert batch.patches_IPC.shape[0] in SHAPE.images
@@ -189,6 +181,104 @@ def test_loss_on_the_first_token_of_a_branch_is_refused():
         call([row])
 
 
+@pytest.mark.parametrize("horizon", [30, 15, 5])
+def test_random_trajectories_waste_little_and_meet_few_shapes(horizon):
+    """The default lattice and page with all lengths an eighth of what they are."""
+    config = common.get_config().batch
+    config.lengths = tuple(length // 8 for length in config.lengths)
+    config.loss_tokens //= 8
+    lattice = collate.make_lattice(config, (20, 31), 2)
+    draw = np.random.default_rng(horizon)
+    made = [
+        row
+        for number in range(300)
+        for row in rows.tree_rows(
+            make_trajectory(draw, horizon, image=155),
+            f"t{number}",
+            lattice.lengths[-1],
+            lattice.loss_tokens,
+        )
+    ]
+    parts = [
+        part
+        for step in rows.minibatches(made, 256, seed=0, iteration=1, epoch=0)
+        for part in collate.split(step, lattice)
+    ]
+    shapes = [collate.buckets(part, lattice) for part in parts]
+    pages = [
+        len({p for line in part for r in line for p in r.images}) for part in parts
+    ]
+    assert len(set(shapes)) <= 12 < len(lattice.lengths) * len(lattice.images)
+    tokens = sum(len(row.ids) for row in made)
+    assert tokens == sum(len(r.ids) for part in parts for line in part for r in line)
+    assert tokens > 0.7 * lattice.rows * sum(length for length, _ in shapes)
+    assert sum(map(len, pages)) > 0.7 * sum(slots for _, slots in shapes)
+
+
+def make_trajectory(draw, horizon, image):
+    """Turns of random text, a page of their own each, K of 1 to 3."""
+
+    def turn(t):
+        text, reply = draw.integers(10, 90), draw.integers(4, 75)
+        return dataclasses.replace(
+            toys.make_turn(t),
+            observation=dataclasses.replace(
+                toys.make_turn(t).observation, screenshot=draw.bytes(8)
+            ),
+            seen_ids=(1,) * int(text + image),
+            remembered_ids=(1,) * int(text + reply),
+            response_ids=(1,) * int(reply),
+            logprobs=(-1.0,) * int(reply),
+        )
+
+    turns = [turn(t) for t in range(draw.integers(1, horizon + 1))]
+    made = toys.make_trajectory(turns, newest=int(draw.integers(1, 4)))
+    return dataclasses.replace(made, system_ids=(1,) * int(draw.integers(190, 370)))
+
+
+@given(
+    st.lists(st.sampled_from([(1, 1), (27, 1003), (4000, 300), (64, 48)]), max_size=4),
+    st.integers(1, 3),
+    st.integers(20, 1500),
+)
+@settings(max_examples=15)
+def test_images_are_whole_whatever_their_sizes_and_the_limit(sizes, newest, longest):
+    """Each row has as many pads as its images have tokens, or the limit is named."""
+    counts = [images.token_count(SPEC, *size) for size in sizes]
+    turns = [
+        dataclasses.replace(
+            toys.make_turn(t),
+            observation=dataclasses.replace(
+                toys.make_turn(t).observation, screenshot=png(t, *size)
+            ),
+            seen_ids=(1, *[PAD] * count, 2),
+        )
+        for t, (size, count) in enumerate(zip(sizes, counts, strict=True))
+    ]
+    trajectory = toys.make_trajectory(turns, newest=newest)
+    shape = collate.Lattice(
+        rows=1,
+        lengths=(longest,),
+        loss_tokens=64,
+        images=(len(sizes) or 1,),
+        patches=(65_536 // 16,),
+    )
+    alone = rows.turn_rows(trajectory, "t")
+    for row in [*alone, *rows.tree_rows(trajectory, "t", longest)]:
+        pads = np.count_nonzero(row.ids == PAD)
+        tokens = [images.token_count(SPEC, *images.size_of(p)) for p in row.images]
+        assert pads == sum(tokens)
+        if len(row.ids) > longest:
+            with pytest.raises(ValueError, match="config.batch.lengths"):
+                call([row], shape)
+            continue
+        batch = call([row], shape)
+        checks.check_batch(batch, image_id=PAD)
+        assert batch.patch_count_I.sum() == 4 * sum(
+            images.token_count(SPEC, *images.size_of(p)) for p in set(row.images)
+        )
+
+
 def test_make_lattice_from_config():
     config = SimpleNamespace(rows=4, lengths=(128, 192, 320), loss_tokens=32)
     lattice = collate.make_lattice(config, (14, 10), 2)
@@ -196,7 +286,7 @@ def test_make_lattice_from_config():
         rows=4,
         lengths=(128, 192, 320),
         loss_tokens=32,
-        images=(5, 9, 18, 36),  # nine of 35 tokens fit into a line of 320
+        images=(4, 5, 7, 9, 14, 18, 27, 36),  # nine of 35 tokens fit into a line of 320
         patches=(140,),
     )
     config.rows, config.lengths = 1, (8,)

@@ -1,5 +1,6 @@
 import collections
 import dataclasses
+import io
 
 import jax
 import jax.numpy as jnp
@@ -7,9 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
+from configs import common
+from openwebrl_jax.agent import history, single
 from openwebrl_jax.algos import mm_grpo
 from openwebrl_jax.batch import rows
+from openwebrl_jax.core import types
 from tests.batch import toys
 
 MODES = ("turn_mean", "traj_mean", "constant_k", "token_mean")
@@ -33,6 +38,36 @@ def test_row_with_one_screenshot_by_hand():
     assert last.images == (b"png2",)
     assert last.source == "abc:2"
     assert rows.trajectory_of(last) == "abc"
+
+
+@pytest.mark.parametrize("make", [rows.turn_rows, rows.tree_rows])
+def test_the_learner_gets_the_blobs_that_the_sampler_saw(make):
+    """Byte by byte, and by the hashes that the prompts named."""
+    config = common.get_config().agent
+    config.prompt, config.context_screenshots = "short", 2
+    task = types.Task(id="t", intent="click", start_url="", max_turns=9)
+    memory, shown = single.first(task, config), []
+    ids = {"system_ids": (1,), "seen_ids": (2,), "remembered_ids": (4,)}
+    for t in range(4):
+        page = dataclasses.replace(
+            toys.make_turn(t).observation, screenshot=draw_page(t)
+        )
+        ask = single.prompt(memory, page, config)
+        shown += ask.images.items()
+        reply = types.Reply(
+            text="hm", response_ids=(3,), logprobs=(-0.5,), version=0, **ids
+        )
+        memory = single.read(memory, page, ask, reply, config)
+    trajectory = toys.make_trajectory(memory.turns, newest=2)
+    learnt = [png for row in make(trajectory, "t") for png in row.images]
+    assert [(history.image_hash(png), png) for png in learnt] == shown
+    assert len(shown) == 7
+
+
+def draw_page(seed):
+    out = io.BytesIO()
+    Image.new("RGB", (8, 8), (seed, 0, 0)).save(out, format="PNG")
+    return out.getvalue()
 
 
 def test_row_with_two_screenshots_by_hand():

@@ -3,7 +3,19 @@
 from types import SimpleNamespace
 
 from openwebrl_jax.core import causes, types
+from openwebrl_jax.tokens import images
 
+SPEC = images.ImageSpec(
+    patch_px=4,
+    merge=2,
+    temporal=2,
+    pixels_min=64,
+    pixels_max=65_536,
+    mean=(0.5, 0.5, 0.5),
+    std=(0.5, 0.5, 0.5),
+    rescale=1 / 255,
+    resample=3,
+)
 RULE = types.SamplingRule(temperature=0.8, forbidden_ids=(7,))
 
 

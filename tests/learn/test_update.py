@@ -134,6 +134,8 @@ def test_steps_lower_the_loss_and_spare_what_is_frozen():
     assert losses[-1] < 0.5 * losses[0]
     assert int(state.step) == 30
     assert float(metrics["learner/tokens"]) == 24.0
+    assert metrics["learner/padding_frac"] == 0.25  # 24 of 32 tokens are there
+    assert metrics["learner/image_padding_frac"] == 0.0
     for name in ("grad_norm", "update_norm", "param_norm", "entropy", "nll"):
         assert float(metrics[f"learner/{name}"]) > 0.0, name
     same = jax.tree.map(np.array_equal, before, jax.device_get(state.params))
@@ -184,6 +186,13 @@ def test_a_reply_is_scored_by_itself_and_what_is_before_it(learner):
     other[-1] = 7 if other[-1] != 7 else 8
     got, changed = logps(learner, row, dataclasses.replace(row, ids=other))
     assert (got != changed)[:4].tolist() == [False, False, False, True]
+
+
+def test_the_picture_is_seen(learner):
+    """Other pixels under the same tokens are other log-probs."""
+    row = toys.make_row(3, 4, 30)
+    got, changed = logps(learner, row, dataclasses.replace(row, images=(toys.png(99),)))
+    assert np.abs(got - changed)[:4].min() > 1e-3
 
 
 def test_rows_of_a_batch_do_not_see_one_another(learner, rows):

@@ -13,21 +13,10 @@ from openwebrl_jax.batch import collate
 from openwebrl_jax.core import types
 from openwebrl_jax.learn import optim, state, update
 from openwebrl_jax.models import init, mesh, sizes
-from openwebrl_jax.tokens import images
+from tests.batch.toys import SPEC
 
 VOCAB, PAD = 64, 2
 RULE = types.SamplingRule(temperature=0.7, forbidden_ids=(0, PAD))
-SPEC = images.ImageSpec(
-    patch_px=4,
-    merge=2,
-    temporal=2,
-    pixels_min=64,
-    pixels_max=65_536,
-    mean=(0.5, 0.5, 0.5),
-    std=(0.5, 0.5, 0.5),
-    rescale=1 / 255,
-    resample=3,
-)
 SIZES = sizes.Sizes(
     vision=sizes.VisionSizes(
         depth=2,
@@ -112,8 +101,8 @@ def make_algo(**changed):
 
 
 def make_model_config(**changed):
-    plain = {"dtype": "float32", "remat": False, "train_vision": True}
-    return SimpleNamespace(**{**plain, **changed})
+    plain = {"dtype": "float32", "remat": False, "attention": "xla"}
+    return SimpleNamespace(**{**plain, "train_vision": True, **changed})
 
 
 def png(shade):

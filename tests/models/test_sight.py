@@ -3,13 +3,14 @@
 import dataclasses
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openwebrl_jax.models import layers, mesh, sight
+from openwebrl_jax.models import flash, layers, mesh, sight
 
 LENGTH, BLOCK = 64, 8
 
@@ -72,10 +73,10 @@ def brute(case):
     return out.reshape(case.rows, LENGTH, -1)
 
 
-def planned(case, monkeypatch=None):
+def planned(fields, kernel="xla", block=BLOCK):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sight, "DENSE", 0)
-        return sight.plan(case.sight(), BLOCK)
+        return sight.plan(fields, kernel, block)
 
 
 @given(st.integers(0, 10_000))
@@ -87,7 +88,9 @@ def test_every_token_sees_what_it_should(seed):
     np.testing.assert_allclose(
         sight.attend(q, k, v, case.sight().mask()), want, atol=2e-6
     )
-    np.testing.assert_allclose(sight.attend(q, k, v, planned(case)), want, atol=2e-6)
+    np.testing.assert_allclose(
+        sight.attend(q, k, v, planned(case.sight())), want, atol=2e-6
+    )
 
 
 @jax.jit
@@ -103,7 +106,7 @@ def gradients(arrays, plan):
 @settings(max_examples=20)
 def test_blocks_and_one_product_have_equal_gradients(seed):
     case = Case(seed)
-    got, out = gradients(case.arrays(), planned(case))
+    got, out = gradients(case.arrays(), planned(case.sight()))
     want, expected = gradients(case.arrays(), case.sight().mask())
     np.testing.assert_allclose(out, expected, atol=2e-6)
     for one, other in zip(got, want, strict=True):
@@ -117,24 +120,47 @@ def test_blocks_that_see_nothing_of_each_other_are_not_visited():
     line[:, 48:56] = np.array([[32], [40], [48]])
     line[:, 56:] = np.array([[32], [48], [56]])
     fields = sight.Sight(*(jnp.asarray(x[None]) for x in line))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sight, "DENSE", 0)
-        plan = sight.plan(fields, BLOCK)
+    plan = planned(fields)
     assert plan.count[0].tolist() == [1, 2, 3, 4, 1, 2, 2, 3]
     assert plan.blocks[0, 6, :2].tolist() == [4, 6]
     assert plan.blocks[0, 7, :3].tolist() == [4, 5, 7]
+    assert plan.seer_count[0].tolist() == [4, 3, 2, 1, 4, 2, 1, 1]
+    assert plan.seers[0, 4, :4].tolist() == [4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("groups", [2, 1])  # 1 = not to be split over tp
 def test_eight_devices_give_the_same(groups):
     case = Case(3, rows=4, groups=groups)
-    plan = planned(case)
+    plan = planned(case.sight())
     want, expected = gradients(case.arrays(), plan)
     with jax.set_mesh(mesh.make_mesh(2, 2, 2)):
         got, out = gradients(case.arrays(), plan)
     np.testing.assert_allclose(out, expected, atol=2e-6)
     for one, other in zip(got, want, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=4)
+def test_the_kernels_for_tpus_give_the_same(seed):
+    case = Case(seed)
+    got, out = gradients(case.arrays(), planned(case.sight(), "pallas"))
+    want, expected = gradients(case.arrays(), case.sight().mask())
+    np.testing.assert_allclose(out, expected, atol=2e-6)
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_the_kernels_lower_for_tpus(monkeypatch):
+    """What the compiler of a TPU gets has three kernels; there is none to run it."""
+    monkeypatch.setattr(flash, "_is_interpreted", lambda: False)
+    fields = sight.inside(jnp.array([700, 40]), 1024)
+    plan = planned(fields, "pallas", 256)
+    shapes = ((2, 1024, 8, 128), (2, 2, 128, 1024), (2, 2, 1024, 128))
+    arrays = tuple(jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes)
+    program = jax.jit(gradients.__wrapped__)
+    text = jax.export.export(program, platforms=["tpu"])(arrays, plan).mlir_module()
+    assert text.count("tpu_custom_call") == 3
 
 
 def test_short_rows_take_the_mask():
