@@ -11,6 +11,7 @@ from configs import grpo_short
 from openwebrl_jax.core import metrics
 from openwebrl_jax.rollout import books, events, ledger, store
 from openwebrl_jax.runtime import journal, queue
+from tests import conftest
 
 ITERATIONS = 4
 SMALL = {
@@ -47,7 +48,7 @@ def command(folder, workdir):
 
 def one_device():
     """The environment of a user: none of the tests' eight devices."""
-    return {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
+    return {**os.environ, "XLA_FLAGS": conftest.QUICK}
 
 
 def last_state(workdir):
