@@ -6,7 +6,8 @@
 
 A folder without a manifest that fits its files does not count, so that a process
 killed at any moment leaves the checkpoint before it usable. Arrays are written in the
-background; they are restored onto whatever mesh the wanted state lies on.
+background; they are restored onto whatever mesh the wanted state lies on. Several
+processes share the folder; the first one writes all but the arrays.
 """
 
 import concurrent.futures
@@ -20,6 +21,8 @@ from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
+
+from openwebrl_jax.learn import hosts
 
 MANIFEST = "manifest.json"
 
@@ -41,10 +44,12 @@ class Checkpointer:
         """Begins to save; the arrays may be donated as soon as it returns."""
         self.wait()
         target = self._folder / f"{step:08d}"
-        _remove(target)
-        (target / "extras").mkdir(parents=True)
-        for name, content in extras.items():
-            _write(target / "extras" / name, content)
+        if hosts.is_first():
+            _remove(target)
+            (target / "extras").mkdir(parents=True)
+            for name, content in extras.items():
+                _write(target / "extras" / name, content)
+        hosts.meet(f"checkpoint {step}")
         self._arrays.save(target / "state", args=ocp.args.StandardSave(_named(state)))
         self._saving = self._thread.submit(self._finish, step, target)
 
@@ -101,6 +106,8 @@ class Checkpointer:
 
     def _finish(self, step: int, target: Path) -> None:
         self._arrays.wait_until_finished()
+        if not hosts.is_first():
+            return
         files = sorted(path for path in target.rglob("*") if path.is_file())
         manifest = {
             path.relative_to(target).as_posix(): {

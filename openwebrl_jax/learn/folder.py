@@ -12,6 +12,7 @@ from typing import Any
 import huggingface_hub
 from flax import nnx
 
+from openwebrl_jax.learn import hosts
 from openwebrl_jax.models import load
 from openwebrl_jax.models.sizes import Sizes
 
@@ -66,9 +67,13 @@ def read(folder: Path) -> Policy:
 
 
 def write(policy: Policy, params: Any, folder: Path) -> None:
-    """Exports parameters beside the tokenizer and preprocessor of the policy."""
-    model = nnx.merge(policy.graphdef, params)
-    load.save_model(folder, policy.sizes, model, policy.folder)
+    """Exports parameters beside the tokenizer and preprocessor of the policy.
+
+    All processes come here; the first one writes.
+    """
+    model = nnx.merge(policy.graphdef, hosts.gather(params))
+    if hosts.is_first():
+        load.save_model(folder, policy.sizes, model, policy.folder)
 
 
 def _has_weights(folder: Path) -> bool:

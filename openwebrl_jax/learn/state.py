@@ -14,6 +14,7 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
+from openwebrl_jax.learn import hosts
 from openwebrl_jax.models import mesh as meshes
 
 
@@ -33,7 +34,7 @@ def init_state(
     """The state before the first step; it takes the parameters over."""
     like = abstract_state(params, tx, mesh)
     places = jax.tree.map(lambda leaf: leaf.sharding, like)
-    params = jax.device_put(params, places.params)
+    params = hosts.place(params, places.params)
     return jax.jit(_fresh(tx), out_shardings=places)(params)
 
 
@@ -63,7 +64,7 @@ def shardings(tree, mesh: Mesh):
 
 def to_host(params: nnx.State) -> list[np.ndarray]:
     """Copies of the leaves in their order: what a new version is published as."""
-    return [np.array(leaf) for leaf in jax.tree.leaves(params)]
+    return hosts.gather(jax.tree.leaves(params))
 
 
 def _fresh(tx: optax.GradientTransformation):

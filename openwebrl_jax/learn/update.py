@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from openwebrl_jax.algos import mm_grpo, mt_sft
 from openwebrl_jax.core import types
+from openwebrl_jax.learn import hosts
 from openwebrl_jax.learn import state as states
 from openwebrl_jax.models import head, qwen3_vl, sight
 from openwebrl_jax.models import mesh as meshes
@@ -79,7 +80,7 @@ class Update:
 
     def place(self, batch: types.Batch) -> types.Batch:
         """The batch on the devices, split by the letters in its fields' names."""
-        return jax.device_put(batch, batch_shardings(batch, self.mesh))
+        return hosts.place(batch, batch_shardings(batch, self.mesh))
 
 
 def _fill(batch: types.Batch) -> np.ndarray:
@@ -138,7 +139,10 @@ def make_update(
             in_shardings=(places, sums_places, everywhere),
             out_shardings=(places, everywhere),
         ),
-        score=jax.jit(lambda params, batch: token_logps(params, batch)[0]),
+        score=jax.jit(
+            lambda params, batch: token_logps(params, batch)[0],
+            out_shardings=everywhere,
+        ),
     )
 
 

@@ -1,0 +1,64 @@
+"""A learner of two processes with four devices each: the same numbers, no hang."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from openwebrl_jax.learn import checkpoint
+from openwebrl_jax.learn import state as states
+from tests.learn import host, toys
+
+FLAG = "--xla_force_host_platform_device_count="
+
+
+def start(folder, **env):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {**os.environ, "XLA_FLAGS": f"{FLAG}4", **env}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.learn.host", str(i), str(port), str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+        for i in range(2)
+    ]
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_learner_and_none_outlives_the_other(tmp_path):
+    first, second = start(tmp_path, DIE_AT="3")
+    try:
+        second.communicate(timeout=120)
+        began = time.monotonic()
+        # No hang in a collective whose other half is dead.
+        first.communicate(timeout=40)
+        assert first.returncode != 0 and time.monotonic() - began < 30
+    finally:
+        first.kill()
+        second.kill()
+    keeper = checkpoint.Checkpointer(tmp_path, keep=2)
+    assert keeper.latest() == 2
+    keeper.close()
+
+    told = []
+    for process in start(tmp_path):
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err[-2000:]
+        told.append(out.split()[-1])
+    assert told[0] == told[1]  # the digest of the weights, on both sides
+
+    state, update = toys.make_learner(the_mesh=toys.make_mesh(fsdp=8))
+    for step in range(1, host.STEPS + 1):
+        state, _ = update.step(state, host.make_batches(step))
+    with np.load(tmp_path / "params.npz") as got:
+        for ours, want in zip(got.values(), states.to_host(state.params), strict=True):
+            np.testing.assert_allclose(ours, want, atol=2e-6)
