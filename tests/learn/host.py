@@ -20,8 +20,9 @@ def main(index: int, port: str, folder: str) -> None:
     from openwebrl_jax.learn import state as states
     from tests.learn import toys
 
-    assert len(toys.jax.devices()) == 8 and len(toys.jax.local_devices()) == 4
-    state, update = toys.make_learner(the_mesh=toys.make_mesh(fsdp=8))
+    assert toys.jax.device_count() == 8 and toys.jax.local_device_count() == 4
+    _, update, tx = toys.make_programs(toys.make_mesh(fsdp=8))
+    state = states.init_state(toys.make_params()[1], tx, update.mesh)
     keeper = checkpoint.Checkpointer(folder, keep=2)
     done = hosts.agree(keeper.latest() or 0)
     if done:
