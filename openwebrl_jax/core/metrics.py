@@ -163,6 +163,15 @@ def ks(one: Iterable[float], other: Iterable[float]) -> list[float]:
     return [float(np.abs(next(shares) - next(shares)).max())]
 
 
+def slope(records: Sequence[Mapping[str, Any]], name: str) -> float:
+    """By how much a metric grows with each step (least squares); NaN below two."""
+    told = [(record["step"], record[name]) for record in records if name in record]
+    if len(told) < 2:
+        return math.nan
+    steps, values = np.array(told, np.float64).T
+    return float(np.polyfit(steps, values, 1)[0])
+
+
 def memory_mb() -> float:
     """What this process holds of the machine's memory (RSS)."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])

@@ -32,7 +32,8 @@ _LAST_ITERATIONS = 2  # after the last kill
 _END_S = 600.0  # the run ends within this once nobody harms it
 _GONE_S = 20.0  # what a run has left behind ends within this
 
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
+_LIBC = ctypes.CDLL(None)
+_DEATH_SIGNAL, _SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
 
 
 def run(
@@ -66,6 +67,7 @@ def run(
         **told,
         "processes_left": left,
         "iterations": siege.iteration(),
+        "memory_mb": _memory(workdir),
         "driver_starts": siege.starts,
         "driver_ends_unasked": siege.unasked,
         "ended_well": ended_well,
@@ -82,7 +84,7 @@ class _Siege:
     """Owns the run's driver and knows its whole tree."""
 
     def __init__(self, command: Sequence[str], workdir: Path, seed: int):
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+        _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
         self._command, self._workdir = list(command), workdir
         self._choice = random.Random(seed)
         self.kills: Counter[str] = Counter()
@@ -150,7 +152,11 @@ class _Siege:
     def _start(self, command: Sequence[str]) -> subprocess.Popen:
         self.starts += 1
         return subprocess.Popen(
-            command, stdout=self._log, stderr=self._log, start_new_session=True
+            command,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+            preexec_fn=lambda: _LIBC.prctl(_DEATH_SIGNAL, signal.SIGKILL),
         )
 
     def _revive(self) -> None:
@@ -213,6 +219,16 @@ class _Siege:
     def _last_line(self) -> str:
         lines = (self._workdir / "log.txt").read_text(errors="replace").splitlines()
         return lines[-1] if lines else ""
+
+
+def _memory(workdir: Path) -> dict[str, float]:
+    """The most that the driver and the ledger held, in any life."""
+    told = metrics.read(workdir / "metrics.jsonl")
+    names = ("driver", "ledger")
+    return {
+        name: round(max((x[f"host_rss/{name}_mb"] for x in told), default=0.0), 1)
+        for name in names
+    }
 
 
 def _parent(pid: int) -> int:

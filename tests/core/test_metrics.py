@@ -100,6 +100,13 @@ def test_distance_of_two_samples():
     assert metrics.ks((), (1,)) == metrics.ks((1,), ()) == []
 
 
+def test_slope_of_a_metric():
+    told = [{"step": n, "host_rss/driver_mb": 300.0 + 0.25 * n} for n in range(5)]
+    told.append({"step": 9})
+    assert metrics.slope(told, "host_rss/driver_mb") == pytest.approx(0.25)
+    assert math.isnan(metrics.slope(told[:1], "host_rss/driver_mb"))
+
+
 def test_memory_of_this_process():
     before = metrics.memory_mb()
     kept = bytearray(64 * 2**20)

@@ -77,15 +77,13 @@ async def test_static_shapes_make_replies_equal_to_the_bit(make, ask):
     static = make(static=True, slots=3)
     requests = [ask(f"click {i % 3} " * (1 + i), i % 4, (0, i, 0, 0)) for i in range(7)]
     order = random.Random(0).sample(range(7), 7)
+
+    def together(numbers):
+        return asyncio.gather(*(static.sample(requests[i]) for i in numbers))
+
     told = [
-        dict(
-            zip(
-                order,
-                await asyncio.gather(*(static.sample(requests[i]) for i in order)),
-                strict=True,
-            )
-        ),
-        dict(enumerate(await asyncio.gather(*map(static.sample, requests)))),
+        dict(zip(order, await together(order), strict=True)),
+        dict(enumerate(await together(range(7)))),
         {i: await static.sample(request) for i, request in enumerate(requests)},
     ]
     await static.close()
