@@ -125,6 +125,8 @@ def _duplicate(state: State, event: Event) -> State:
 def _closed(state: State, event: Event) -> State:
     """All slots are final; `reason` says why the group is dropped, "" = it is kept."""
     entry = _entry(state, event["ordinal"], Stage.OPEN)
+    if not all(place.status.is_final for place in entry.places):
+        raise ValueError(f"{event} cannot follow: a slot is still played")
     advantages = tuple(event["advantages"])
     scored = sum(place.status is Status.SCORED for place in entry.places)
     useful = sum(bool(advantage) for advantage in advantages)

@@ -53,7 +53,7 @@ class StarvationError(RuntimeError):
 
 
 class StallError(RuntimeError):
-    """For longer than any lease lasts nothing has happened: whoever plays hangs."""
+    """Nothing comes of the run any more: whoever plays hangs, or dies each time."""
 
     def __init__(self, report: str):
         super().__init__(report)

@@ -26,7 +26,7 @@ _ACTORS |= {"Learner": "learner"}
 _CHEAP = ("browser", "worker")  # the run goes on without a new start of all actors
 
 _BETWEEN_S = (10.0, 35.0)  # two kills
-_RECOVERY_S = 60.0  # at most so long, the next costly kill waits for an iteration
+_RECOVERY_S = 45.0  # at most so long, the next costly kill waits for an iteration
 _TELL_S = 10.0
 _LAST_ITERATIONS = 2  # after the last kill
 _END_S = 600.0  # the run ends within this once nobody harms it
@@ -146,6 +146,8 @@ class _Siege:
         for pid, title in left.items():
             print(f"left behind: {pid} {title[:120]}", flush=True)
             os.kill(pid, signal.SIGKILL)
+        while self._tree():
+            time.sleep(0.05)
         self._log.close()
         return len(left)
 

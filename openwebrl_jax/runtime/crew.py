@@ -12,12 +12,14 @@ import ray
 import ray.exceptions
 
 from openwebrl_jax.core import types
+from openwebrl_jax.rollout import ledger
 from openwebrl_jax.runtime import cluster
 from openwebrl_jax.runtime.serving import Serving
 from openwebrl_jax.runtime.worker import Job, Result, Worker
 
 _DEATHS = 10  # without any progress between them; more is no accident
 _CLOSE_S = 30.0
+_STATS_S = 5.0
 
 
 class Deaths:
@@ -27,10 +29,10 @@ class Deaths:
         self._count = 0
 
     def mourn(self, what: str) -> None:
-        """One more; too many are a RuntimeError."""
+        """One more; too many are a StallError."""
         self._count += 1
         if self._count > _DEATHS:
-            raise RuntimeError(
+            raise ledger.StallError(
                 f"{_DEATHS} actors died and nothing came of the others: {what}; see "
                 "Ray's logs, mend the cause, and give the same command again"
             )
@@ -64,16 +66,21 @@ class Crew:
         self._born += 1
         worker = cluster.actor(Worker, self._config, "browser")
         ray.get(worker.start.remote(self._config, name))  # its methods interleave
-        if self.serving is not None:
+        if self.rule is not None:
             ray.get(worker.connect.remote(self.serving, self.rule))
         self.workers[name] = worker
         return name
 
     def serve(self, folder: str, config: Any) -> None:
-        """Puts a checkpoint folder's policy before the workers, as version 0."""
+        """Puts a checkpoint folder's policy before the workers, as version 0.
+
+        Workers that are wanting are hired while the policy is loaded.
+        """
         self.dismiss()
         self.serving = cluster.actor(Serving, self._config, "serving")
-        self.rule = ray.get(self.serving.start.remote(config, folder))
+        start = self.serving.start.remote(config, folder)
+        self.gather()
+        self.rule = ray.get(start)
         ray.get(
             [w.connect.remote(self.serving, self.rule) for w in self.workers.values()]
         )
@@ -82,7 +89,7 @@ class Crew:
         """Ends the serving actor, if there is one."""
         if self.serving is not None:
             cluster.kill(self.serving)
-            self.serving = None
+            self.serving = self.rule = None
 
     def play(
         self, jobs: Sequence[Job], folder: str, on_result: Callable[[Result], None]
@@ -132,10 +139,10 @@ class Crew:
         self.dismiss()
 
     def stats(self) -> Iterator[dict[str, float]]:
-        """What the workers say of themselves; one that is just dying says nothing."""
+        """What the workers say of themselves; one that dies or hangs says nothing."""
         for ref in [worker.stats.remote() for worker in self.workers.values()]:
-            with contextlib.suppress(ray.exceptions.RayActorError):
-                yield ray.get(ref)
+            with contextlib.suppress(ray.exceptions.RayError):
+                yield ray.get(ref, timeout=_STATS_S)
 
     def close(self) -> None:
         """Ends all actors; each worker its own browser first."""

@@ -108,10 +108,11 @@ class Queue:
 
         Raises StarvationError when no more will come, StallError when nobody plays.
         """
+        asked_s = time.monotonic()
         while not (found := ledger.take(self._state, count)):
             # Workers that hang ask for nothing, so their leases end here.
             self._write(ledger.expire(self._state, time.time()), is_durable=False)
-            quiet_s = time.monotonic() - self._moved_s
+            quiet_s = time.monotonic() - max(self._moved_s, asked_s)
             if quiet_s > self._state.limits.lease_timeout_s + _PATIENCE_S:
                 raise ledger.StallError.of(self._state, quiet_s, self._last)
             await self._change()
@@ -188,4 +189,5 @@ class Queue:
     async def _change(self) -> None:
         """Returns when the state has changed, or in time to see overdue leases."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), _LOOK_AGAIN_S)
+            async with asyncio.timeout(_LOOK_AGAIN_S):
+                await self._changed.wait()

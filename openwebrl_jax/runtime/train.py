@@ -137,7 +137,6 @@ def _grpo(
 ) -> str:
     """One life of the RL stage, until it is done or an actor dies."""
     start = learner.start.remote(config, workdir, origin)
-    crew.gather()
     if crew.serving is None:
         crew.serve(origin, config)
     done, snapshot = ray.get(start)

@@ -20,6 +20,8 @@ from openwebrl_jax.rollout import build, ledger, score, store
 # A sampler that is gone fails every episode at once: they must not use up their tries.
 _CALM_S = 2.0
 
+COUNTED: tuple[str, ...] = ("busy_s", "wait_s", "judge_s", "leases")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -56,8 +58,7 @@ class Worker:
         complete = remote.make_remote(judge) if judge.base_url else None
         self._runner = build.make_runner(config, complete)
         self._turnstile = asyncio.Semaphore(self._contexts)
-        counted: tuple[str, ...] = ("busy_s", "wait_s", "judge_s", "leases")
-        self._told = dict.fromkeys(counted, 0.0)
+        self._told = dict.fromkeys(COUNTED, 0.0)
         await self._runner.start()
 
     async def connect(self, serving: Any, rule: types.SamplingRule) -> None:
@@ -75,7 +76,7 @@ class Worker:
 
     async def stats(self) -> dict[str, float]:
         """Since the last call: seconds of all contexts with a lease and without."""
-        told, self._told = self._told, dict.fromkeys(self._told, 0.0)
+        told, self._told = self._told, dict.fromkeys(COUNTED, 0.0)
         return told
 
     async def close(self) -> None:

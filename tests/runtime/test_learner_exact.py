@@ -31,6 +31,7 @@ SETTINGS = {
     "init_from": "",
     "tasks.suite": "fake",
     "tasks.max_turns": 1,
+    "tasks.train_seeds": (0, 7),  # several epochs
     "tasks.floor": 0.3,  # the curriculum is part of what is reproduced
     "agent.parse_failures": 1,
     "algo.eta": 0,
@@ -156,6 +157,8 @@ class Bench:
         for thing in (actor, ledger):
             if hasattr(thing, "_fence"):
                 thing._fence.close()
+        if hasattr(ledger, "_journal"):
+            ledger._journal.close()
         if hasattr(actor, "_keeper"):
             with contextlib.suppress(Killed):
                 actor._keeper.wait()
