@@ -98,9 +98,9 @@ class Queue:
         self, ordinal: int, slot: int, attempt: int, record: types.Slot
     ) -> None:
         """Enters a result; its trajectory must be durable by now."""
-        self._note(ordinal, record)
         now_s = time.time()
         found = ledger.finish(self._state, now_s, ordinal, slot, attempt, record)
+        self._note(ordinal, record)
         self._write(found)
 
     async def take(self, count: int) -> tuple[types.Group, ...]:

@@ -131,7 +131,6 @@ class Bench:
         Yields (iteration, metrics); returns the last parameters' bytes.
         """
         actor, ledger = learner.Learner(), queue.Queue()
-        pulls = None
         try:
             done, snapshot = actor.start(self.config, str(workdir), str(self.folder))
             start = ledger.start(self.config, str(workdir), snapshot, done)
@@ -145,15 +144,14 @@ class Bench:
             self.loop.run_until_complete(pulls)
             yield None, [x.tobytes() for x in states.to_host(actor._state.params)]
         finally:
-            self._bury(actor, ledger, pulls)
+            self._bury(actor, ledger)
 
-    def _bury(self, actor, ledger, pulls):
+    def _bury(self, actor, ledger):
         """What the system does when a process ends."""
-        if pulls is not None and not pulls.done():
-            pulls.cancel()
-        if pulls is not None:
-            with contextlib.suppress(asyncio.CancelledError, Killed):
-                self.loop.run_until_complete(pulls)
+        left = asyncio.all_tasks(self.loop)
+        for task in left:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         for thing in (actor, ledger):
             if hasattr(thing, "_fence"):
                 thing._fence.close()
@@ -222,6 +220,8 @@ def bench(tiny_folder, tmp_path_factory):
 
     loop = asyncio.new_event_loop()
     with pytest.MonkeyPatch.context() as patch:
+        one = functools.partial(setup.mesh.make_mesh, devices=jax.devices()[:1])
+        patch.setattr(setup.mesh, "make_mesh", one)
         patch.setattr(setup, "make", make_once)
         patch.setattr(learner.folder, "read", functools.cache(learner.folder.read))
         made = Bench(folder, loop, config)
@@ -264,13 +264,17 @@ def disturbed(bench, workdir, fault, fatal):
 
 def check(bench, workdir, reference, outcome):
     losses, weights, _ = reference
-    assert outcome[0] == losses
-    assert outcome[1] == weights
+    told, ended_with = outcome
+    assert told == {n: losses[n] for n in told}
+    # Killed between a checkpoint and the line that tells of it: that line is missing.
+    assert set(losses) - set(told) <= {2, 3}
+    assert ended_with == weights
     found = journal.read(workdir / queue.JOURNAL)
     stored = store.listing(workdir / store.FOLDER)
-    told = audit.audit(queue.limits(bench.config), found, stored)
-    assert not told["lost"] and not told["trained_twice"] and not told["scored_twice"]
-    assert told["groups"]["trained"] == ITERATIONS * SETTINGS["algo.groups"]
+    counts = audit.audit(queue.limits(bench.config), found, stored)
+    assert not counts["lost"] and not counts["scored_twice"]
+    assert not counts["trained_twice"]
+    assert counts["groups"]["trained"] == ITERATIONS * SETTINGS["algo.groups"]
 
 
 def test_killed_at_every_append_to_the_journal(bench, reference, tmp_path, monkeypatch):
@@ -312,3 +316,4 @@ def test_more_is_at_stake_than_one_answer(reference):
     assert {"opened", "scored", "closed", "taken", "passed_over"} <= kinds
     assert any(event["kind"] == "closed" and event["reason"] for event in found)
     assert len({numbers["learner/loss"] for numbers in losses.values()}) == ITERATIONS
+    assert all(numbers["staleness/max"] == 0.0 for numbers in losses.values())

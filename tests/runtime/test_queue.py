@@ -119,8 +119,9 @@ async def test_a_result_that_is_none_is_no_result(started):
     lease = await started.lease("w")
     with pytest.raises(AttributeError):
         await started.finish(lease.ordinal, lease.slot, lease.attempt, None)
-    counts = (await started.news()).counts
-    assert counts["slots"]["running"] == 1 and counts["slots"]["leased"] == 1
+    told = await started.news()
+    assert told.counts["slots"]["running"] == told.counts["slots"]["leased"] == 1
+    assert not told.slots
 
 
 async def test_a_successor_waits_until_the_one_before_is_dead(
