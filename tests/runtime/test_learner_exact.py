@@ -151,7 +151,8 @@ class Bench:
         left = asyncio.all_tasks(self.loop)
         for task in left:
             task.cancel()
-        self.loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        if left:
+            self.loop.run_until_complete(asyncio.wait(left))
         for thing in (actor, ledger):
             if hasattr(thing, "_fence"):
                 thing._fence.close()
