@@ -2,10 +2,11 @@
 # python3.11, git and make; what is already in place is not made again.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo test test-apps check format clean
+.PHONY: help setup setup-test demo chaos test test-apps check format clean
 
 PYTHON := .venv/bin/python
 ARGS ?=
+MINUTES ?= 20
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +19,9 @@ setup-test:  ## the same, and what the tests need
 
 demo: setup  ## the whole job, small: SFT, then online RL in Chromium; see runs/demo
 	$(PYTHON) -m launch.demo --workdir=runs/demo $(ARGS)
+
+chaos: setup  ## kills what a real run is made of for MINUTES=20; see runs/chaos
+	$(PYTHON) -m launch.chaos --workdir=runs/chaos --minutes=$(MINUTES) $(ARGS)
 
 test: setup-test check  ## all checks and tests; ARGS="-k grammar" picks some
 	$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)

@@ -31,6 +31,8 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.tasks.train_seeds = (0, 1_000_000)  # suites miniwob, fake: half-open range
     config.tasks.heldout_seeds = (1_000_000, 1_001_000)
     config.tasks.max_turns = 15  # horizon, in replies
+    config.tasks.floor = 1.0  # least chance of a task at its turn; 1 = no curriculum
+    config.tasks.decay = 0.98  # what the curriculum knows, after each version
 
     config.web = ConfigDict()
     config.web.width_px = 1280
@@ -74,6 +76,7 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.sample.slots = 48  # rows of the cache: episodes that find theirs again
     config.sample.prompt_buckets = (2048, 4096, 8192, 16_384, 32_768)  # of a row, seen
     config.sample.timeout_s = 120.0
+    config.sample.static = False  # True = replies equal to the bit, at a price; K < 4
 
     config.reward = ConfigDict()
     config.reward.format_error = -1.0  # value of an episode that ended so

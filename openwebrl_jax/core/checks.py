@@ -67,6 +67,7 @@ def check_platform(wanted: str, available: str) -> None:
 
 def check_workdir(workdir: str | os.PathLike[str], config: Any) -> None:
     """Refuses a workdir that holds another config; writes nothing."""
+    _refuse_store(workdir)
     path = Path(workdir) / "config.json"
     if Path(workdir).is_file():
         raise ValueError(f"{workdir} is a file; wanted a folder for this run")
@@ -101,6 +102,7 @@ def held(workdir: str | os.PathLike[str]) -> Iterator[None]:
 
     The system lets go of it when the process ends, however it does.
     """
+    _refuse_store(workdir)
     Path(workdir).mkdir(parents=True, exist_ok=True)
     with open(Path(workdir) / "lock", "w") as lock:
         try:
@@ -111,6 +113,16 @@ def held(workdir: str | os.PathLike[str]) -> Iterator[None]:
                 "another --workdir"
             ) from None
         yield
+
+
+def _refuse_store(workdir: str | os.PathLike[str]) -> None:
+    """Object stores can neither append to a journal nor sync it."""
+    if "://" in str(workdir):
+        raise ValueError(
+            f"--workdir={workdir} is an object store; wanted a folder on a disk, for "
+            "the ledger's journal grows there line by line: take one, and copy it to "
+            "the store when the run has ended"
+        )
 
 
 def _written_config(path: Path) -> dict[str, Any]:

@@ -27,6 +27,8 @@ CHOICES = {
 # As mathematicians write them: [ and ] with the bound, ( and ) without it.
 INTERVALS = {
     "tasks.max_turns": "[1, 1000]",
+    "tasks.floor": "(0, 1]",
+    "tasks.decay": "(0, 1]",
     "web.width_px": "[32, 8192]",
     "web.height_px": "[32, 8192]",
     "web.settle_cap_s": "[0, 60]",

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -149,6 +149,34 @@ def spread(name: str, values: Any) -> dict[str, float]:
         f"{name}/p95": float(np.quantile(array, 0.95)),
         f"{name}/max": float(array.max()),
     }
+
+
+def ks(one: Iterable[float], other: Iterable[float]) -> list[float]:
+    """Kolmogorov-Smirnov distance of two samples, [] if either is empty.
+
+    Example: (1, 1, 2, 30) and (1, 1, 2, 2) -> [0.25], one of four is missing.
+    """
+    a, b = (np.sort(np.fromiter(values, np.float64)) for values in (one, other))
+    if not a.size or not b.size:
+        return []
+    at = np.concatenate([a, b])
+    shares = (np.searchsorted(x, at, side="right") / x.size for x in (a, b))
+    return [float(np.abs(next(shares) - next(shares)).max())]
+
+
+def slope(records: Sequence[Mapping[str, Any]], name: str) -> float:
+    """By how much a metric grows with each step (least squares); NaN below two."""
+    told = [(record["step"], record[name]) for record in records if name in record]
+    if len(told) < 2:
+        return math.nan
+    steps, values = np.array(told, np.float64).T
+    return float(np.polyfit(steps, values, 1)[0])
+
+
+def memory_mb() -> float:
+    """What this process holds of the machine's memory (RSS)."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def share(part: float, whole: float) -> float:

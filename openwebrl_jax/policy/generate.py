@@ -12,7 +12,7 @@ patch, X any other axis.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -46,6 +46,7 @@ class Lattice:
     wide_tokens: int  # of one row; narrow ones will do where prompts are short
     decode_tokens: int
     response_tokens: int
+    is_static: bool = False  # one shape a program, and nothing is computed by halves
 
     def places_from(self, least: int) -> list[int]:
         """The sizes that hold so many places."""
@@ -82,7 +83,7 @@ def make_lattice(config: Any) -> Lattice:
     narrow = min(NARROW_TOKENS, limit)
     whole = config.context_tokens + max(narrow, DECODE_TOKENS)
     shorter = [n for n in config.prompt_buckets if n < config.context_tokens]
-    return Lattice(
+    made = Lattice(
         rows=config.slots,
         places=(*shorter, whole),
         widths=tuple(sorted({max(2, -(-config.slots // part)) for part in (1, 2, 4)})),
@@ -92,6 +93,10 @@ def make_lattice(config: Any) -> Lattice:
         decode_tokens=min(DECODE_TOKENS, config.response_tokens),
         response_tokens=config.response_tokens,
     )
+    if not config.static:
+        return made
+    one_shape = {"places": (whole,), "widths": made.widths[-1:], "narrow_rows": 1}
+    return replace(made, **one_shape, wide_tokens=narrow, is_static=True)
 
 
 class Images(NamedTuple):

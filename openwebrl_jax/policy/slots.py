@@ -37,9 +37,12 @@ class Slots:
     """The host's side of the cache's rows; for one thread.
 
     `worth` is the least number of tokens for which a row is copied from another.
+    Without `reuses` every prompt is computed anew, so that its bits do not hang on
+    what came before it.
     """
 
-    def __init__(self, rows: int, worth: int):
+    def __init__(self, rows: int, worth: int, reuses: bool = True):
+        self._reuses = reuses
         self._slots = [_Slot() for _ in range(rows)]
         self._worth = worth
         self._clock = 0
@@ -55,6 +58,8 @@ class Slots:
         others = [other for other in range(len(self._slots)) if other != row]
         shared = {other: self._common(other, identity_L) for other in others}
         donor = max(others, key=shared.__getitem__, default=row)
+        if not self._reuses:
+            kept, shared = 0, {}
         self._clock += 1
         self._slots[row] = _Slot(identity_L[:-1], kept, episode_id, True, self._clock)
         if shared.get(donor, 0) - kept < self._worth:

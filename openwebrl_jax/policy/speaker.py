@@ -72,7 +72,9 @@ class Speaker:
         self._lattice = lattice
         self._store = store
         self._end_id = end_id
-        self._slots = slots.Slots(lattice.rows, worth=lattice.narrow_tokens)
+        self._slots = slots.Slots(
+            lattice.rows, worth=lattice.narrow_tokens, reuses=not lattice.is_static
+        )
         self._lines: list[_Line] = []
         self._copies: list[slots.Seat] = []
         self._cache: Any = None  # None = nothing was computed yet by these weights

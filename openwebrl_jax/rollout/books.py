@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from openwebrl_jax.core import types
 from openwebrl_jax.rollout import records
+from openwebrl_jax.tasks import curriculum
 
 
 class Status(enum.StrEnum):
@@ -55,6 +56,9 @@ class Limits:
     advantage: str  # mode of algos.advantages
     iterations: int | None = None  # no group is opened beyond these; None = no end
     shuffle_seed: int | None = None  # control: rewards permuted in a group; None = no
+    floor: float = 1.0  # of the curriculum, see tasks.curriculum; 1 = there is none
+    decay: float = 0.98  # of what it knows, by version
+    seed: int = 0  # of what it draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +101,7 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A site that failed of late; no group is opened on it before `until_s`.
+    """A site, or a task, that failed of late; no group is opened on it till `until_s`.
 
     Example: Host(failures={"17/2": 1.7e9}), slot 2 of group 17 could not open it.
     """
@@ -125,6 +129,10 @@ class State:
     tally: Mapping[str, int] = dataclasses.field(default_factory=dict)  # never sinks
     dry: Mapping[str, int] = dataclasses.field(default_factory=dict)  # since one kept
     hosts: Mapping[str, Host] = dataclasses.field(default_factory=dict)  # that failed
+    # What the curriculum goes by, as of version `learnt`, and what has come since.
+    skills: Mapping[str, curriculum.Skill] = dataclasses.field(default_factory=dict)
+    fresh: Mapping[str, curriculum.Skill] = dataclasses.field(default_factory=dict)
+    learnt: int = 0
 
     @property
     def opened(self) -> int:
@@ -168,6 +176,10 @@ def counts(state: State) -> dict[str, dict[str, int]]:
         },
         "void": voids,
         "filtered": _under(state, "filtered"),
+        "use": {  # of scored slots, once their group has closed
+            "useful": tally.get("useful", 0),  # its advantage is not 0
+            "unused": tally.get("unused", 0),
+        },
         "other": {
             "duplicates": tally.get("duplicates", 0),
             "untrained": tally.get("untrained", 0),
@@ -195,12 +207,7 @@ def snapshot(state: State) -> bytes:
 def restore(data: bytes) -> State:
     """The state of which `snapshot` made the bytes."""
     value = json.loads(data)
-    found = (records.from_json(Entry, entry) for entry in value["groups"])
-    value["groups"] = {entry.ordinal: entry for entry in found}
-    hosts = value.get("hosts", {})
-    value["hosts"] = {
-        name: records.from_json(Host, host) for name, host in hosts.items()
-    }
+    value["groups"] = {entry["ordinal"]: entry for entry in value["groups"]}
     return records.from_json(State, value)
 
 

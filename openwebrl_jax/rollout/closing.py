@@ -10,7 +10,7 @@ from openwebrl_jax.algos import advantages
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.rollout import events, records
-from openwebrl_jax.rollout.books import Limits, Place, State, Status
+from openwebrl_jax.rollout.books import Entry, Limits, Place, State, Status
 from openwebrl_jax.rollout.events import Event
 
 # The next attempt would end in the same way: its prompts and samples are the same.
@@ -43,16 +43,18 @@ def then_close(state: State, found: list[Event]) -> list[Event]:
     entry = events.apply_all(state, found).groups[ordinal]
     if not all(place.status.is_final for place in entry.places):
         return found
+    return [*found, close(state.limits, entry)]
+
+
+def close(limits: Limits, entry: Entry) -> Event:
+    """The closing of a group all of whose slots are final."""
+    ordinal = entry.ordinal
     rewards = [
         place.record.reward.value
         if place.record and place.status is Status.SCORED
         else None
         for place in entry.places
     ]
-    return [*found, _close(state.limits, ordinal, rewards)]
-
-
-def _close(limits: Limits, ordinal: int, rewards: list[float | None]) -> Event:
     is_kept, reason = advantages.is_kept(rewards, limits.group)
     if limits.shuffle_seed is not None:
         rewards = _shuffled(rewards, (limits.shuffle_seed, ordinal))

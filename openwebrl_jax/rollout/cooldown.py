@@ -1,7 +1,8 @@
-"""Sites that keep failing are left alone for a while; local ones are never blamed.
+"""Sites and tasks that keep failing are left alone for a while.
 
-In: how attempts ended, and when. Out: events that say that a site failed or answered,
-and which task the next group gets: those of a site at rest are passed over.
+In: how attempts and groups ended, and when. Out: events that say that a site or a task
+failed, or a site answered, and which task the next group gets: those at rest are passed
+over, and those that the curriculum has no use for. Local sites are never blamed.
 """
 
 import urllib.parse
@@ -12,6 +13,7 @@ from openwebrl_jax.core.causes import Cause, Owner
 from openwebrl_jax.rollout import books, records
 from openwebrl_jax.rollout.books import State
 from openwebrl_jax.rollout.events import Event
+from openwebrl_jax.tasks import curriculum
 
 # Endings at reset that say that the site is not to be had: a crash may be the page's.
 BLAMED = tuple(
@@ -19,6 +21,8 @@ BLAMED = tuple(
     for cause in Cause
     if cause.owner is Owner.SITE and cause is not Cause.PAGE_CRASH
 )
+# Endings that a page can bring about by itself, whichever browser opens it.
+_POISON = (Cause.PAGE_CRASH, Cause.BROWSER_CRASH, Cause.WORKER_LOST, Cause.ENV_TIMEOUT)
 _AHEAD = 1000  # tasks that are looked through for one on a site that answers
 
 
@@ -50,22 +54,52 @@ def watch(
     return []
 
 
+def poisoned(state: State, now_s: float, found: list[Event]) -> list[Event]:
+    """What a group's end says of its task, where every attempt at it crashed.
+
+    As with sites, so many such groups within a while and the task rests.
+    """
+    closed = found[-1] if found else {}
+    if closed.get("kind") != "closed" or not closed["is_void"]:
+        return []
+    entry = state.groups[closed["ordinal"]]
+    ended = [event.get("cause") for event in found]
+    ended += [place.record.cause for place in entry.places if place.record]
+    if not set(ended) - {None} <= set(_POISON):
+        return []
+    told = {"host": _task_name(entry.task), "episode": str(entry.ordinal)}
+    return [{"kind": "site_failed", **told, "at_s": now_s}]
+
+
 def open_group(
     state: State, now_s: float, task_at: Callable[[int], types.Task]
 ) -> list[Event]:
-    """Opens a group on the next task whose site is not at rest.
+    """Opens a group on the next task that is wanted.
 
-    If all sites within reach are, the next task is taken as it comes: its groups fail
-    and are counted, and so the run stops by a typed error and not by silence.
+    If none within reach is, the next task is taken as it comes: if its site is down
+    its groups fail and are counted, and so the run stops by a typed error and not by
+    silence.
     """
     first = state.drawn
-    reach = range(first, first + _AHEAD) if state.hosts else ()
-    drawn = next((n for n in reach if not _rests(state, now_s, task_at(n))), first)
+    is_choosy = state.hosts or state.limits.floor < 1.0
+    reach = range(first, first + _AHEAD) if is_choosy else ()
+    wanted = (n for n in reach if _is_wanted(state, now_s, n, task_at(n)))
+    drawn = next(wanted, first)
     task = records.to_json(task_at(drawn))
     opened: Event = {"kind": "opened", "ordinal": state.opened, "task": task}
     passed: Event = {"kind": "passed_over", "count": drawn - first}
     return [passed, opened] if drawn > first else [opened]
 
 
-def _rests(state: State, now_s: float, task: types.Task) -> bool:
-    return state.hosts.get(site_of(task), books.Host()).until_s > now_s
+def _is_wanted(state: State, now_s: float, number: int, task: types.Task) -> bool:
+    limits, known = state.limits, (site_of(task), _task_name(task))
+    if any(state.hosts.get(each, books.Host()).until_s > now_s for each in known):
+        return False
+    skill = state.skills.get(curriculum.name_of(task), curriculum.Skill())
+    chance = curriculum.chance(skill, state.learnt, limits.floor, limits.decay)
+    return curriculum.is_taken(chance, limits.seed, number)
+
+
+def _task_name(task: types.Task) -> str:
+    """What a task is called among sites; no host has a blank in its name."""
+    return f"task {task.id}"

@@ -20,6 +20,7 @@ from openwebrl_jax.rollout.books import (
     State,
     Status,
 )
+from openwebrl_jax.tasks import curriculum
 
 Event = dict[str, Any]
 
@@ -124,8 +125,14 @@ def _duplicate(state: State, event: Event) -> State:
 def _closed(state: State, event: Event) -> State:
     """All slots are final; `reason` says why the group is dropped, "" = it is kept."""
     entry = _entry(state, event["ordinal"], Stage.OPEN)
+    if not all(place.status.is_final for place in entry.places):
+        raise ValueError(f"{event} cannot follow: a slot is still played")
+    advantages = tuple(event["advantages"])
+    scored = sum(place.status is Status.SCORED for place in entry.places)
+    useful = sum(bool(advantage) for advantage in advantages)
+    state = _count(_count(state, "useful", useful), "unused", scored - useful)
+    state = _heard(state, entry)
     if not event["reason"]:
-        advantages = tuple(event["advantages"])
         entry = dataclasses.replace(entry, stage=Stage.WAITING, advantages=advantages)
         return dataclasses.replace(_with_entry(state, entry), dry={})
     reason, kind = event["reason"], "void_groups" if event["is_void"] else "filtered"
@@ -159,7 +166,25 @@ def _trained(state: State, event: Event) -> State:
 
 
 def _published(state: State, event: Event) -> State:
-    return dataclasses.replace(state, published=event["version"])
+    """Also the moment at which the curriculum learns, once for each version.
+
+    So what is opened next does not hang on the order in which groups closed, nor on
+    how often a version was made.
+    """
+    version, decay = event["version"], state.limits.decay
+    state = dataclasses.replace(state, published=version)
+    if version <= state.learnt:
+        return state
+    skills = dict(state.skills)
+    for name, new in state.fresh.items():
+        known = skills.get(name, curriculum.Skill())
+        skills[name] = curriculum.learnt(known, new, version, decay)
+    kept = {
+        name: skill
+        for name, skill in skills.items()
+        if not curriculum.is_forgotten(skill, version, decay)
+    }
+    return dataclasses.replace(state, skills=kept, fresh={}, learnt=version)
 
 
 def _acknowledged(state: State, event: Event) -> State:
@@ -266,6 +291,22 @@ _APPLY: dict[str, Callable[[State, Event], State]] = {
     "site_failed": _site_failed,
     "site_answered": _site_answered,
 }
+
+
+def _heard(state: State, entry: Entry) -> State:
+    """The state with a closed group's scored slots noted; void ones say nothing."""
+    values = [
+        place.record.reward.value
+        for place in entry.places
+        if place.status is Status.SCORED and place.record
+    ]
+    if state.limits.floor >= 1.0 or not values:
+        return state
+    name, wins = curriculum.name_of(entry.task), sum(value >= 1.0 for value in values)
+    new = curriculum.Skill(wins=wins, losses=len(values) - wins)
+    known = state.fresh.get(name, curriculum.Skill())
+    heard = curriculum.learnt(known, new, 0, 1.0)
+    return dataclasses.replace(state, fresh={**state.fresh, name: heard})
 
 
 def _since(host: Host, start_s: float) -> Host:

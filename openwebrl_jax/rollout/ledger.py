@@ -52,6 +52,29 @@ class StarvationError(RuntimeError):
         return StarvationError, (self.reasons,)
 
 
+class StallError(RuntimeError):
+    """Nothing comes of the run any more: whoever plays hangs, or dies each time."""
+
+    def __init__(self, report: str):
+        super().__init__(report)
+
+    @classmethod
+    def of(cls, state: State, quiet_s: float, last: Event | None) -> "StallError":
+        """Says for how long, what happened last, and which leases are out."""
+        leases = [
+            f"group {entry.ordinal} slot {slot} attempt {place.attempt} on "
+            f"{entry.task.start_url} at {place.worker}"
+            for entry in _open_groups(state)
+            for slot, place in enumerate(entry.places)
+            if place.status is Status.RUNNING
+        ]
+        return cls(
+            f"nothing has happened for {quiet_s:.0f} s since {last}; leases out: "
+            f"{'; '.join(leases) or 'none'}: the workers hang, see Ray's logs, and "
+            "give the same command again"
+        )
+
+
 def new_state(limits: Limits) -> State:
     """A ledger to which nothing has happened."""
     return State(limits=limits)
@@ -98,12 +121,12 @@ def lease(state: State, found: Sequence[Event]) -> Lease | None:
 
 def expire(state: State, now_s: float) -> list[Event]:
     """Takes back the leases whose deadline has passed."""
-    return _lose(state, lambda place: place.deadline_s <= now_s)
+    return _lose(state, now_s, lambda place: place.deadline_s <= now_s)
 
 
-def worker_lost(state: State, worker: str) -> list[Event]:
+def worker_lost(state: State, now_s: float, worker: str) -> list[Event]:
     """Takes back what a dead worker holds."""
-    return _lose(state, lambda place: place.worker == worker)
+    return _lose(state, now_s, lambda place: place.worker == worker)
 
 
 def finish(
@@ -130,7 +153,8 @@ def finish(
         if not place.worker or attempt != place.attempt:
             return [closing.event("duplicate", ordinal, slot, attempt)]
         found.append(closing.spoil(state.limits, ordinal, slot, place, record))
-        return closing.then_close(state, found)
+        found = closing.then_close(state, found)
+        return found + cooldown.poisoned(state, now_s, found)
     if place.status is Status.FREE:  # given up too early: leased in hindsight
         found.append(_lease(ordinal, slot, place, worker="late", deadline_s=0.0))
     scored = closing.event("scored", ordinal, slot, attempt)
@@ -209,8 +233,15 @@ def rollback(state: State, iteration: int) -> list[Event]:
 
 
 def restart(state: State) -> list[Event]:
-    """The first event of a new process: all leases of before are void."""
-    return [{"kind": "restarted"}]
+    """The first events of a new process: all leases of before are void.
+
+    A group whose last result was written down, and its closing not, closes now.
+    """
+    found: list[Event] = [{"kind": "restarted"}]
+    for entry in _open_groups(state):
+        if all(place.status.is_final for place in entry.places):
+            found.append(closing.close(state.limits, entry))
+    return found
 
 
 def _lease(
@@ -274,7 +305,7 @@ def _is_starved(state: State) -> bool:
     return sum(state.dry.values()) >= limits.starve_batches * limits.groups
 
 
-def _lose(state: State, is_lost: Callable[[Place], bool]) -> list[Event]:
+def _lose(state: State, now_s: float, is_lost: Callable[[Place], bool]) -> list[Event]:
     """Ends running leases as WORKER_LOST: each was a fault of the world."""
     found: list[Event] = []
     running = [
@@ -287,6 +318,7 @@ def _lose(state: State, is_lost: Callable[[Place], bool]) -> list[Event]:
         record = closing.nothing(slot, Cause.WORKER_LOST)
         lost = closing.spoil(state.limits, ordinal, slot, place, record)
         more = closing.then_close(state, [lost])
+        more += cooldown.poisoned(state, now_s, more)
         state = events.apply_all(state, more)
         found += more
     return found

@@ -60,6 +60,11 @@ def _decoder(kind: Any) -> Decoder:
         (present,) = (part for part in inner if part is not types.NoneType)
         decode = _decoder(present)
         return lambda value, blobs: None if value is None else decode(value, blobs)
+    if origin is Mapping and dataclasses.is_dataclass(inner[1]):
+        decode_item = _decoder(inner[1])
+        return lambda value, blobs: {
+            key: decode_item(item, blobs) for key, item in value.items()
+        }
     if origin is tuple:
         return _tuple_decoder(inner[0])
     return lambda value, blobs: value

@@ -4,12 +4,17 @@ The driver never touches a jax backend: whether an accelerator is there is read 
 the device files, and each jax process is told its share by environment variables.
 """
 
+import contextlib
+import fcntl
 import glob
 import logging
 import os
-from typing import Any
+import time
+from pathlib import Path
+from typing import Any, TextIO
 
 import ray
+import ray.exceptions
 
 from openwebrl_jax.core import checks
 
@@ -63,6 +68,57 @@ def start(config: Any) -> None:
 def stop() -> None:
     """Ends what `start` began; a cluster that was joined stays."""
     ray.shutdown()
+
+
+def actor(kind: type, config: Any, role: str) -> Any:
+    """A plain class as an actor; its calls are `handle.method.remote(...)`."""
+    return ray.remote(kind).options(**options(config, role)).remote()
+
+
+class Near:
+    """An actor called as if it were here: each method waits for its answer."""
+
+    def __init__(self, handle: Any):
+        self._handle = handle
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # not before it is unpickled
+            raise AttributeError(name)
+        method = getattr(self._handle, name)
+        return lambda *arguments: ray.get(method.remote(*arguments))
+
+
+def is_death(error: BaseException | None) -> bool:
+    """True = an actor is gone, however many others have passed the news on."""
+    while error is not None and not isinstance(error, ray.exceptions.RayActorError):
+        error = getattr(error, "cause", None)
+    return error is not None
+
+
+def kill(*handles: Any) -> None:
+    """Ends actors at once; those that are gone already are none."""
+    for handle in handles:
+        with contextlib.suppress(ray.exceptions.RayError, ValueError):
+            ray.kill(handle)
+
+
+def fence(path: Path, timeout_s: float = 60.0) -> TextIO:
+    """The right to write what belongs to `path`, for as long as the file is open.
+
+    An actor that was killed, or whose driver was, may live on for a moment: its
+    successor waits here until the system has taken the right from it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = open(path, "w")
+    end_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            if time.monotonic() > end_s:
+                raise RuntimeError(f"another process still holds {path}") from None
+            time.sleep(0.1)
 
 
 def options(config: Any, role: str) -> dict[str, Any]:

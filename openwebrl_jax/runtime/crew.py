@@ -3,19 +3,44 @@
 It starts them, hands out jobs, and replaces a worker that died.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ray
 import ray.exceptions
 
 from openwebrl_jax.core import types
+from openwebrl_jax.rollout import ledger
 from openwebrl_jax.runtime import cluster
 from openwebrl_jax.runtime.serving import Serving
 from openwebrl_jax.runtime.worker import Job, Result, Worker
 
-_RESTARTS = 10  # of workers in one run; more is no accident
+_DEATHS = 10  # without any progress between them; more is no accident
 _CLOSE_S = 30.0
+_STATS_S = 5.0
+
+
+class Deaths:
+    """Counts actors that died since there was progress, and tells of each."""
+
+    def __init__(self):
+        self._count = 0
+
+    def mourn(self, what: str) -> None:
+        """One more; too many are a StallError."""
+        self._count += 1
+        if self._count > _DEATHS:
+            raise ledger.StallError(
+                f"{_DEATHS} actors died and nothing came of the others: {what}; see "
+                "Ray's logs, mend the cause, and give the same command again"
+            )
+        print(what, file=sys.stderr, flush=True)
+
+    def forget(self) -> None:
+        """There was progress."""
+        self._count = 0
 
 
 class Crew:
@@ -24,31 +49,38 @@ class Crew:
     def __init__(self, config: Any):
         self._config = config
         self._born = 0
+        self.deaths = Deaths()
         self.serving: Any = None  # None = no model yet
         self.rule: types.SamplingRule | None = None
         self.workers: dict[str, Any] = {}
-        for _ in range(config.rollout.workers):
+        self.gather()
+
+    def gather(self) -> None:
+        """Hires workers until there are as many as the config wants."""
+        while len(self.workers) < self._config.rollout.workers:
             self.hire()
 
     def hire(self) -> str:
         """Starts one more worker and returns its name."""
-        if self._born >= self._config.rollout.workers + _RESTARTS:
-            raise RuntimeError(f"{_RESTARTS} browser workers died; see Ray's logs")
         name = f"worker-{self._born}"
         self._born += 1
-        worker = Worker.options(**cluster.options(self._config, "browser")).remote()
+        worker = cluster.actor(Worker, self._config, "browser")
         ray.get(worker.start.remote(self._config, name))  # its methods interleave
-        if self.serving is not None:
+        if self.rule is not None:
             ray.get(worker.connect.remote(self.serving, self.rule))
         self.workers[name] = worker
         return name
 
     def serve(self, folder: str, config: Any) -> None:
-        """Puts a checkpoint folder's policy before the workers, as version 0."""
-        kind = cluster.options(self._config, "serving")
+        """Puts a checkpoint folder's policy before the workers, as version 0.
+
+        Workers that are wanting are hired while the policy is loaded.
+        """
         self.dismiss()
-        self.serving = Serving.options(**kind).remote()
-        self.rule = ray.get(self.serving.start.remote(config, folder))
+        self.serving = cluster.actor(Serving, self._config, "serving")
+        start = self.serving.start.remote(config, folder)
+        self.gather()
+        self.rule = ray.get(start)
         ray.get(
             [w.connect.remote(self.serving, self.rule) for w in self.workers.values()]
         )
@@ -56,8 +88,8 @@ class Crew:
     def dismiss(self) -> None:
         """Ends the serving actor, if there is one."""
         if self.serving is not None:
-            ray.kill(self.serving)
-            self.serving = None
+            cluster.kill(self.serving)
+            self.serving = self.rule = None
 
     def play(
         self, jobs: Sequence[Job], folder: str, on_result: Callable[[Result], None]
@@ -96,13 +128,26 @@ class Crew:
         """Buries a dead worker and returns its successor's name; knows both names."""
         if name not in self.workers:  # another of its jobs has seen the death
             return next(reversed(self.workers))
+        self.deaths.mourn(f"{name} died; another one takes its place")
         del self.workers[name]
         return self.hire()
+
+    def disband(self) -> None:
+        """Ends what is left of all actors, at once."""
+        cluster.kill(*self.workers.values())
+        self.workers.clear()
+        self.dismiss()
+
+    def stats(self) -> Iterator[dict[str, float]]:
+        """What the workers say of themselves; one that dies or hangs says nothing."""
+        for ref in [worker.stats.remote() for worker in self.workers.values()]:
+            with contextlib.suppress(ray.exceptions.RayError):
+                yield ray.get(ref, timeout=_STATS_S)
 
     def close(self) -> None:
         """Ends all actors; each worker its own browser first."""
         workers = list(self.workers.values())
-        ray.get([worker.close.remote() for worker in workers], timeout=_CLOSE_S)
-        for worker in workers:
-            ray.kill(worker)
+        endings = [worker.close.remote() for worker in workers]
+        ray.wait(endings, num_returns=len(endings), timeout=_CLOSE_S)
+        cluster.kill(*workers)
         self.dismiss()

@@ -22,6 +22,7 @@ from openwebrl_jax.runtime.crew import Crew
 
 _MINUTES = "minutes.json"
 _NOTED_EVERY_S = 5.0
+_LOADED = 5  # updates that load what every later one uses
 BEFORE, AFTER = "after_sft.json", "after_rl.json"
 
 
@@ -89,6 +90,11 @@ def summary(base: Path) -> dict[str, Any]:
         "episodes": int(episodes),
         "updates": len(told),
         "env_steps_per_s": _mean(told, "env_steps_per_s"),
+        "memory_mb_per_update": {
+            name: round(metrics.slope(told[_LOADED:], f"host_rss/{name}_mb"), 3)
+            for name in ("driver", "ledger")
+            if len(told) > _LOADED + 1
+        },
         "mixed_groups": [
             round(record["rollout/mixed"], 3)
             for record in told

@@ -10,14 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import ray
-
 from openwebrl_jax.batch import feed, rows
 from openwebrl_jax.core import metrics, types
 from openwebrl_jax.learn import checkpoint, folder, loop, optim, setup
 from openwebrl_jax.learn import state as states
 from openwebrl_jax.rollout import store
-from openwebrl_jax.runtime import demonstrate
+from openwebrl_jax.runtime import cluster, demonstrate
 
 _LEDGER = "ledger.json"
 _TOLD_EVERY = 10  # SFT steps between two lines of metrics
@@ -25,9 +23,11 @@ _TOLD_EVERY = 10  # SFT steps between two lines of metrics
 Told = tuple[int, dict[str, float]]
 
 
-@ray.remote
 class Learner:
-    """Owns the TrainState, the jitted update and the checkpoints of one run."""
+    """Owns the TrainState, the jitted update and the checkpoints of one run.
+
+    It knows the ledger (`runtime.queue`) and serving by their methods alone.
+    """
 
     def start(self, config: Any, workdir: str, origin: str) -> tuple[int, bytes | None]:
         """Loads the newest checkpoint, or else the folder `origin`.
@@ -37,6 +37,7 @@ class Learner:
         """
         self._config = config
         self._workdir = Path(workdir)
+        self._fence = cluster.fence(self._workdir / "learner.lock")
         self._policy = folder.read(Path(origin))
         self._feed = feed.make_feed(origin, config)
         self._update, self._state = setup.make(self._policy, config, self._feed.rule)
@@ -68,26 +69,32 @@ class Learner:
                 yield step, told
         self._keeper.wait()
 
-    def grpo(self, queue: Any, serving: Any) -> Iterator[Told]:
+    def connect(self, queue: Any, serving: Any) -> None:
+        """Makes serving speak with the newest version, before anything is asked of it.
+
+        Both are actors, or stand in for them with the same methods.
+        """
+        self._queue, self._serving = queue, serving
+        self._publish(self._done)
+
+    def grpo(self) -> Iterator[Told]:
         """MM-GRPO: an iteration is B groups, some steps, one published version."""
-        self._publish(queue, serving, self._done)
         for iteration in range(self._done + 1, self._config.algo.iterations + 1):
             began_s = time.monotonic()
-            groups = ray.get(queue.take.remote(self._config.algo.groups))
+            groups = self._queue.take(self._config.algo.groups)
             taken_s = time.monotonic()
             told = self._learn(groups, iteration)
             ordinals = [group.ordinal for group in groups]
-            snapshot: Any = ray.get(
-                queue.trained.remote(iteration, ordinals, iteration)
-            )
+            snapshot = self._queue.trained(iteration, ordinals, iteration)
             learnt_s = time.monotonic()
-            self._publish(queue, serving, iteration)
-            self._keep(queue, iteration, snapshot)
+            self._publish(iteration)
+            self._keep(iteration, snapshot)
             busy_s, wait_s = learnt_s - taken_s, taken_s - began_s
             told |= {
                 "learner/wait_batch_s": wait_s,
                 "learner/busy_s": busy_s,
                 "learner/idle_frac": metrics.share(wait_s, wait_s + busy_s),
+                "tokens_per_s": metrics.share(told["learner/tokens_trained"], busy_s),
                 "bubble_s": time.monotonic() - learnt_s,
             }
             yield iteration, told
@@ -125,12 +132,14 @@ class Learner:
         steps = ((n, self._feed.batches(part), rate) for n, part in enumerate(parts))
         told = [numbers for _, numbers in self._run(steps)]
         ages = [
-            iteration - 1 - version
+            iteration - 1 - min(slot.versions)  # of the oldest token
             for group in groups
             for slot in group.slots
-            for version in slot.versions
+            if slot.versions
         ]
-        return _mean(told) | metrics.spread("staleness", ages)
+        tokens = sum(numbers.get("learner/tokens", 0.0) for numbers in told)
+        spread = metrics.spread("staleness", ages)
+        return _mean(told) | spread | {"learner/tokens_trained": tokens}
 
     def _run(self, steps: Iterable[loop.Step]) -> Iterator[tuple[Any, dict]]:
         """Takes the steps and yields (name, metrics); the state is kept up to date."""
@@ -156,19 +165,18 @@ class Learner:
             rows.decouple(row, logp) for row, logp in self._feed.scored(made, logps)
         ]
 
-    def _publish(self, queue: Any, serving: Any, version: int) -> None:
+    def _publish(self, version: int) -> None:
         """Serving has the version when this returns."""
-        leaves = ray.put(states.to_host(self._state.params))
-        ray.get(serving.load.remote(version, leaves))
-        ray.get(queue.acknowledged.remote(version))
+        self._serving.load(version, states.to_host(self._state.params))
+        self._queue.acknowledged(version)
 
-    def _keep(self, queue: Any, iteration: int, snapshot: bytes) -> None:
+    def _keep(self, iteration: int, snapshot: bytes) -> None:
         every, last = self._config.checkpoint.every, self._config.algo.iterations
         if iteration % every == 0 or iteration == last:
             self._keeper.save(iteration, self._state, {_LEDGER: snapshot})
             oldest = self._keeper.oldest()
             if oldest is not None:
-                ray.get(queue.checkpointed.remote(oldest))
+                self._queue.checkpointed(oldest)
 
 
 def _demonstrations(config: Any) -> dict[str, types.Trajectory]:

@@ -9,18 +9,20 @@ import asyncio
 import contextlib
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ray
-
-from openwebrl_jax.core import types
-from openwebrl_jax.rollout import books, build, events, ledger
-from openwebrl_jax.runtime import journal
+from openwebrl_jax.core import metrics, types
+from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.rollout import books, build, cooldown, events, ledger
+from openwebrl_jax.runtime import cluster, journal
 
 JOURNAL = "ledger.jsonl"
 _LOOK_AGAIN_S = 2.0  # at the longest, leases that ran out are seen
+_PATIENCE_S = 60.0  # beyond the longest lease, without any event
 
 
 def limits(config: Any) -> books.Limits:
@@ -35,10 +37,23 @@ def limits(config: Any) -> books.Limits:
         advantage=config.algo.advantage,
         iterations=config.algo.iterations,
         shuffle_seed=config.seed if config.algo.shuffle_rewards else None,
+        floor=config.tasks.floor,
+        decay=config.tasks.decay,
+        seed=config.seed,
     )
 
 
-@ray.remote
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What came since the last call; eaten by `runtime.news`."""
+
+    counts: dict[str, dict[str, int]]  # both laws' terms and more, since the beginning
+    slots: list[types.Slot]  # results
+    trained_turns: list[int]  # of each episode that was trained on
+    blocked: dict[str, float]  # host -> share of its results, where there were any
+    memory_mb: float
+
+
 class Queue:
     """Holds the ledger's State and its journal. All methods run on one event loop."""
 
@@ -51,6 +66,7 @@ class Queue:
         """
         self._source = build.make_source(config, "train")
         path = Path(workdir) / JOURNAL
+        self._fence = cluster.fence(path.with_suffix(".lock"))
         state = ledger.new_state(limits(config))
         if snapshot is not None:
             state = books.restore(snapshot)
@@ -61,7 +77,9 @@ class Queue:
         self._changed = asyncio.Event()
         self._lost: set[str] = set()
         self._is_over = False
-        self._news: list[types.Slot] = []
+        self._moved_s = time.monotonic()
+        self._last: events.Event | None = past[-1] if past else None
+        self._forget_news()
         if past:
             self._write(ledger.rollback(self._state, iteration))
             self._write(ledger.restart(self._state))
@@ -80,16 +98,23 @@ class Queue:
         self, ordinal: int, slot: int, attempt: int, record: types.Slot
     ) -> None:
         """Enters a result; its trajectory must be durable by now."""
-        self._news.append(record)
         now_s = time.time()
         found = ledger.finish(self._state, now_s, ordinal, slot, attempt, record)
+        self._note(ordinal, record)
         self._write(found)
 
     async def take(self, count: int) -> tuple[types.Group, ...]:
-        """The `count` oldest kept groups, waiting; may raise StarvationError."""
+        """The `count` oldest kept groups, waiting.
+
+        Raises StarvationError when no more will come, StallError when nobody plays.
+        """
+        asked_s = time.monotonic()
         while not (found := ledger.take(self._state, count)):
             # Workers that hang ask for nothing, so their leases end here.
             self._write(ledger.expire(self._state, time.time()), is_durable=False)
+            quiet_s = time.monotonic() - max(self._moved_s, asked_s)
+            if quiet_s > self._state.limits.lease_timeout_s + _PATIENCE_S:
+                raise ledger.StallError.of(self._state, quiet_s, self._last)
             await self._change()
         self._write(found)
         return books.groups(self._state, found[0]["ordinals"])
@@ -99,6 +124,12 @@ class Queue:
     ) -> bytes:
         """The learner made a version and publishes it; answers with a snapshot."""
         found = ledger.trained(self._state, iteration, ordinals, version)
+        for group in books.groups(self._state, ordinals):
+            self._trained_turns += [
+                slot.turns
+                for slot, advantage in zip(group.slots, group.advantages, strict=True)
+                if advantage is not None
+            ]
         self._write([*found, *ledger.published(self._state, version)])
         return books.snapshot(self._state)
 
@@ -113,22 +144,43 @@ class Queue:
     async def worker_lost(self, worker: str) -> None:
         """A worker died: what it held is free again."""
         self._lost.add(worker)
-        self._write(ledger.worker_lost(self._state, worker))
+        self._write(ledger.worker_lost(self._state, time.time(), worker))
 
     async def close(self) -> None:
         """The run is over: no worker gets another lease."""
         self._is_over = True
         self._changed.set()
 
-    async def news(self) -> tuple[dict[str, dict[str, int]], list[types.Slot]]:
-        """Both laws' terms (checked), and the results since the last call."""
+    async def news(self) -> News:
+        """What came since the last call; both laws are checked."""
         books.check(self._state)
-        news, self._news = self._news, []
-        return books.counts(self._state), news
+        told = News(
+            counts=books.counts(self._state),
+            slots=self._slots,
+            trained_turns=self._trained_turns,
+            blocked={host: n / self._asked[host] for host, n in self._blocked.items()},
+            memory_mb=metrics.memory_mb(),
+        )
+        self._forget_news()
+        return told
+
+    def _forget_news(self) -> None:
+        self._slots: list[types.Slot] = []
+        self._trained_turns: list[int] = []
+        self._asked: Counter[str] = Counter()
+        self._blocked: Counter[str] = Counter()
+
+    def _note(self, ordinal: int, record: types.Slot) -> None:
+        self._slots.append(record)
+        entry = self._state.groups.get(ordinal)
+        if host := cooldown.site_of(entry.task) if entry else "":
+            self._asked[host] += 1
+            self._blocked[host] += record.cause is Cause.BLOCKED
 
     def _write(self, found: list[events.Event], *, is_durable: bool = True) -> None:
         if not found:
             return
+        self._moved_s, self._last = time.monotonic(), found[-1]
         self._journal.append(found, is_durable=is_durable)
         self._state = events.apply_all(self._state, found)
         self._changed.set()
@@ -137,4 +189,5 @@ class Queue:
     async def _change(self) -> None:
         """Returns when the state has changed, or in time to see overdue leases."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), _LOOK_AGAIN_S)
+            async with asyncio.timeout(_LOOK_AGAIN_S):
+                await self._changed.wait()

@@ -4,16 +4,15 @@ Weights come in as the leaves of the parameter tree with a version; the version 
 from the moment that `load` returns, and every reply says which one produced it.
 """
 
+import asyncio
 from typing import Any
 
 import numpy as np
-import ray
 
 from openwebrl_jax.core import types
 from openwebrl_jax.policy import sampler
 
 
-@ray.remote
 class Serving:
     """Owns one Sampler. Methods are async: requests of many episodes are batched."""
 
@@ -35,6 +34,10 @@ class Serving:
         """Swaps the weights between replies and acknowledges the version."""
         await self._sampler.load_leaves(version, leaves)
         return version
+
+    async def watch(self) -> None:
+        """Never returns: who waits for it is told when this actor dies."""
+        await asyncio.Event().wait()
 
     async def stats(self) -> dict[str, float]:
         """Counters since the last call: replies, tokens, busy seconds, compilations."""

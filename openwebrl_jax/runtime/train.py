@@ -4,7 +4,7 @@ It holds no arrays and touches no jax backend. A run that was killed goes on fro
 newest checkpoint when the same command is given again.
 """
 
-from collections import Counter
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,13 @@ from openwebrl_jax.core import checks, metrics
 from openwebrl_jax.learn import folder
 from openwebrl_jax.rollout import build, store
 from openwebrl_jax.runtime import cluster
+from openwebrl_jax.runtime import crew as crews
+from openwebrl_jax.runtime import news as news_of
 from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.learner import Learner
 from openwebrl_jax.runtime.queue import Queue
+
+_TASKS = "tasks.sha256"  # of a workdir
 
 _SHOWN = {
     "sft": ("learner/loss",),
@@ -59,54 +63,105 @@ def check(config: Any, workdir: str) -> str:
     folder.check(origin)
     feed.check(str(origin), config, build.opening(config))
     checks.check_workdir(workdir, config)
+    if config.stage == "grpo":
+        _check_tasks(config, workdir)
     return str(origin)
+
+
+def _check_tasks(config: Any, workdir: str) -> None:
+    """Refuses to go on with other tasks under the same ordinals."""
+    path = Path(workdir) / _TASKS
+    here = build.make_source(config, "train").digest
+    there = path.read_text().strip() if path.exists() else here
+    if there != here:
+        raise ValueError(
+            f"the training tasks have changed since {workdir} was begun: their digest "
+            f"was {there[:12]}, it is {here[:12]}; bring the old ones back (see "
+            "config.tasks) or take another --workdir"
+        )
+
+
+def _keep(config: Any, workdir: str) -> None:
+    """Notes in the workdir what it is of."""
+    checks.keep_config(workdir, config)
+    if config.stage == "grpo":
+        digest = build.make_source(config, "train").digest
+        (Path(workdir) / _TASKS).write_text(f"{digest}\n")
 
 
 def sft(config: Any, workdir: str, origin: str) -> str:
     """Runs the SFT stage and returns the exported folder."""
-    checks.keep_config(workdir, config)
-    learner = _actor(Learner, config, "learner")
-    ray.get(learner.start.remote(config, workdir, origin))
-    writer = metrics.Writer(
-        workdir, stage="sft", total=config.sft.steps, show=_SHOWN["sft"]
-    )
-    stream = learner.sft.options(num_returns="streaming").remote()
-    for step, told in map(ray.get, stream):
-        writer.write(step, told)
-    writer.close()
-    return _end(learner)
+    _keep(config, workdir)
+    deaths = crews.Deaths()
+
+    def life(learner: Any) -> str:
+        ray.get(learner.start.remote(config, workdir, origin))
+        with contextlib.closing(_writer(config, workdir)) as writer:
+            for step, told in map(ray.get, _stream(learner.sft)):
+                writer.write(step, told)
+                deaths.forget()
+        exported: Any = ray.get(learner.export.remote())
+        return exported
+
+    while True:
+        learner = cluster.actor(Learner, config, "learner")
+        try:
+            return life(learner)
+        except ray.exceptions.RayError as error:
+            _bear(error, deaths)
+        finally:
+            cluster.kill(learner)
 
 
 def grpo(config: Any, workdir: str, origin: str, crew: Crew) -> str:
-    """Runs the RL stage with the crew's workers and returns the exported folder."""
-    checks.keep_config(workdir, config)
-    learner, queue = _actor(Learner, config, "learner"), _actor(Queue, config, "ledger")
+    """Runs the RL stage with the crew's workers and returns the exported folder.
+
+    A worker that dies is replaced. After any other death all actors are, and go on
+    from the newest checkpoint and the journal as after the death of this process.
+    """
+    _keep(config, workdir)
+    while True:
+        learner = cluster.actor(Learner, config, "learner")
+        queue = cluster.actor(Queue, config, "ledger")
+        try:
+            return _grpo(config, workdir, origin, crew, learner, queue)
+        except ray.exceptions.RayError as error:
+            _bear(error, crew.deaths)
+        finally:
+            cluster.kill(learner, queue)
+        crew.disband()
+
+
+def _grpo(
+    config: Any, workdir: str, origin: str, crew: Crew, learner: Any, queue: Any
+) -> str:
+    """One life of the RL stage, until it is done or an actor dies."""
     start = learner.start.remote(config, workdir, origin)
     if crew.serving is None:
         crew.serve(origin, config)
     done, snapshot = ray.get(start)
     ray.get(queue.start.remote(config, workdir, snapshot, done))
-    writer = metrics.Writer(
-        workdir, stage="rl", total=config.algo.iterations, show=_SHOWN["grpo"]
-    )
-    news = _News(queue)
-    for iteration, told in _supervised(crew, queue, learner, workdir):
-        writer.write(iteration, told | news.read())
-    writer.close()
+    ports = cluster.Near(queue), cluster.Near(crew.serving)
+    ray.get(learner.connect.remote(*ports))
+    news = news_of.News(config, queue, crew)
+    with contextlib.closing(_writer(config, workdir)) as writer:
+        for iteration, told in _supervised(crew, queue, learner, workdir):
+            writer.write(iteration, told | news.read())
+            crew.deaths.forget()
     ray.get(queue.close.remote())
-    ray.kill(queue)
-    return _end(learner)
+    exported: Any = ray.get(learner.export.remote())
+    return exported
 
 
 def _supervised(
     crew: Crew, queue: Any, learner: Any, workdir: str
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """What the learner tells, while dead workers are replaced."""
-    stream = learner.grpo.options(num_returns="streaming").remote(queue, crew.serving)
+    """What the learner tells, while dead workers are replaced; others' deaths raise."""
+    stream, watch = _stream(learner.grpo), crew.serving.watch.remote()
     kept = str(Path(workdir) / store.FOLDER)
     serving = {w.serve.remote(queue, kept): name for name, w in crew.workers.items()}
     while True:
-        (ref,), _ = ray.wait([stream, *serving], num_returns=1)
+        (ref,), _ = ray.wait([stream, watch, *serving], num_returns=1)
         if ref is stream:
             try:
                 told: Any = ray.get(next(stream))
@@ -114,6 +169,8 @@ def _supervised(
                 return
             yield told
             continue
+        if ref is watch:
+            ray.get(watch)
         name = serving.pop(ref)
         try:
             ray.get(ref)
@@ -123,57 +180,28 @@ def _supervised(
             serving[crew.workers[name].serve.remote(queue, kept)] = name
 
 
-class _News:
-    """Turns what the ledger counted between two iterations into metrics."""
-
-    def __init__(self, queue: Any):
-        self._queue = queue
-        # A resumed run does not tell once more what happened before.
-        counts, _ = ray.get(queue.news.remote())
-        self._kept, self._dropped = self._closed(counts)
-        self._clock = metrics.Stopwatch()
-
-    def read(self) -> dict[str, float]:
-        """Metrics of all results since the last call, kept groups or not."""
-        counts, slots = ray.get(self._queue.news.remote())
-        seconds = self._clock.lap()
-        kept, dropped = self._closed(counts)
-        new_kept, new_dropped = kept - self._kept, dropped - self._dropped
-        self._kept, self._dropped = kept, dropped
-        closed = new_kept + new_dropped  # 0 while groups are replayed from disk
-        mixed = [new_kept / closed] if closed else []
-        valid = [slot for slot in slots if slot.reward.is_valid]
-        turns = sum(slot.turns for slot in slots)
-        told = {
-            "rollout/success": [slot.reward.value >= 1.0 for slot in valid],
-            "rollout/reward": [slot.reward.value for slot in valid],
-            "rollout/turns": [slot.turns for slot in valid],
-            "rollout/episodes": len(slots),
-            "rollout/mixed": mixed,
-            "rollout/void_frac": metrics.share(len(slots) - len(valid), len(slots)),
-            "useful_frac": mixed,
-            "episodes_per_s": metrics.share(len(slots), seconds),
-            "env_steps_per_s": metrics.share(turns, seconds),
-        }
-        causes = Counter(slot.reward.cause or slot.cause for slot in slots)
-        told |= {f"cause/{cause}": count for cause, count in causes.items()}
-        formats = sum((Counter(slot.format) for slot in slots), Counter())
-        told |= {f"format/{name}_turns": count for name, count in formats.items()}
-        return told
-
-    @staticmethod
-    def _closed(counts: Any) -> tuple[int, int]:
-        """Groups that were kept so far, and that were filtered."""
-        groups = counts["groups"]
-        kept = sum(groups[stage] for stage in ("trained", "waiting", "taken"))
-        return kept, groups["filtered"]
+def _bear(error: ray.exceptions.RayError, deaths: crews.Deaths) -> None:
+    """Tells of an actor's death; anything else goes on its way."""
+    if not cluster.is_death(error):
+        raise error
+    lines = (line.strip() for line in str(error).splitlines())
+    who = next((line for line in lines if line.startswith("class_name:")), "")
+    deaths.mourn(
+        f"the actor {who.removeprefix('class_name:').strip() or '(unknown)'} died; all "
+        "go on from the newest checkpoint"
+    )
 
 
-def _actor(kind: Any, config: Any, role: str) -> Any:
-    return kind.options(**cluster.options(config, role)).remote()
+def _stream(method: Any) -> Any:
+    return method.options(num_returns="streaming").remote()
 
 
-def _end(learner: Any) -> str:
-    exported: Any = ray.get(learner.export.remote())
-    ray.kill(learner)
-    return exported
+def _writer(config: Any, workdir: str) -> metrics.Writer:
+    """A new one for each life: what a life before wrote too late is purged."""
+    is_sft = config.stage == "sft"
+    return metrics.Writer(
+        workdir,
+        stage="sft" if is_sft else "rl",
+        total=config.sft.steps if is_sft else config.algo.iterations,
+        show=_SHOWN[config.stage],
+    )

@@ -5,17 +5,22 @@ trajectory durable and only then reports it.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ray
 import ray.exceptions
 
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.policy import remote
 from openwebrl_jax.rollout import build, ledger, score, store
+
+# A sampler that is gone fails every episode at once: they must not use up their tries.
+_CALM_S = 2.0
+
+COUNTED: tuple[str, ...] = ("busy_s", "wait_s", "judge_s", "leases")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +46,6 @@ class Result:
     format: Mapping[str, int]  # see score.format_counts
 
 
-@ray.remote
 class Worker:
     """Owns a Runner (browser, local sites, rewards) with several contexts."""
 
@@ -54,6 +58,7 @@ class Worker:
         complete = remote.make_remote(judge) if judge.base_url else None
         self._runner = build.make_runner(config, complete)
         self._turnstile = asyncio.Semaphore(self._contexts)
+        self._told = dict.fromkeys(COUNTED, 0.0)
         await self._runner.start()
 
     async def connect(self, serving: Any, rule: types.SamplingRule) -> None:
@@ -69,14 +74,27 @@ class Worker:
         """Plays the jobs, as many at once as there are contexts."""
         return await asyncio.gather(*(self._play(job, folder) for job in jobs))
 
+    async def stats(self) -> dict[str, float]:
+        """Since the last call: seconds of all contexts with a lease and without."""
+        told, self._told = self._told, dict.fromkeys(COUNTED, 0.0)
+        return told
+
     async def close(self) -> None:
         """Ends the browser and the sites."""
         await self._runner.close()
 
     async def _pull(self, queue: Any, folder: str) -> None:
+        since_s = time.monotonic()
         while lease := await queue.lease.remote(self._name):
+            leased_s = time.monotonic()
             record = await self._fill(lease, folder)
+            self._told["wait_s"] += leased_s - since_s
+            since_s = time.monotonic()
+            self._told["busy_s"] += since_s - leased_s
+            self._told["leases"] += 1
             await queue.finish.remote(lease.ordinal, lease.slot, lease.attempt, record)
+            if record.cause is Cause.SAMPLER_UNAVAILABLE:
+                await asyncio.sleep(_CALM_S)
 
     async def _fill(self, lease: ledger.Lease, folder: str) -> types.Slot:
         """Plays a slot, or judges what was played, and stores it."""
@@ -89,6 +107,7 @@ class Worker:
                 key=(self._seed, lease.ordinal, lease.slot),
                 fresh_browser=lease.fresh_browser,
             )
+        self._told["judge_s"] += trajectory.waits.judge_s
         name = await asyncio.to_thread(store.save, folder, trajectory, reward)
         return types.Slot(
             index=lease.slot,

@@ -93,6 +93,26 @@ def test_spread_of_some_values():
     }
 
 
+def test_distance_of_two_samples():
+    assert metrics.ks((1, 1, 2, 30), (1, 1, 2, 2)) == [0.25]
+    assert metrics.ks((1, 2), (2, 1, 1, 2)) == [0.0]
+    assert metrics.ks((1,), (2,)) == [1.0]
+    assert metrics.ks((), (1,)) == metrics.ks((1,), ()) == []
+
+
+def test_slope_of_a_metric():
+    told = [{"step": n, "host_rss/driver_mb": 300.0 + 0.25 * n} for n in range(5)]
+    told.append({"step": 9})
+    assert metrics.slope(told, "host_rss/driver_mb") == pytest.approx(0.25)
+    assert math.isnan(metrics.slope(told[:1], "host_rss/driver_mb"))
+
+
+def test_memory_of_this_process():
+    before = metrics.memory_mb()
+    kept = bytearray(64 * 2**20)
+    assert 50 < metrics.memory_mb() - before < 90 and kept
+
+
 def test_a_torn_last_line_is_left_out_and_written_over(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "reward/mean": 0.5}\n{"step": 2, "rew')

@@ -64,6 +64,7 @@ SAMPLE = {
     "slots": 2,
     "prompt_buckets": (128, 256),
     "timeout_s": 60.0,
+    "static": False,
 }
 IMAGE_PX = (96, 64)  # 3 x 2 tokens
 

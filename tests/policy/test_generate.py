@@ -59,6 +59,7 @@ def make_lattice(**sample):
                 "context_tokens": 32_768,
                 "response_tokens": 1024,
                 "prompt_buckets": (2048, 32_768),
+                "static": False,
                 **sample,
             }
         )

@@ -72,6 +72,26 @@ async def test_a_stream_depends_on_its_own_key_and_prompt_alone(warm, ask):
     assert alike.response_ids == together[0].response_ids
 
 
+async def test_static_shapes_make_replies_equal_to_the_bit(make, ask):
+    """R50: whatever else runs, in whatever order, and however often it was asked."""
+    static = make(static=True, slots=3)
+    requests = [ask(f"click {i % 3} " * (1 + i), i % 4, (0, i, 0, 0)) for i in range(7)]
+    order = random.Random(0).sample(range(7), 7)
+
+    def together(numbers):
+        return asyncio.gather(*(static.sample(requests[i]) for i in numbers))
+
+    told = [
+        dict(zip(order, await together(order), strict=True)),
+        dict(enumerate(await together(range(7)))),
+        {i: await static.sample(request) for i, request in enumerate(requests)},
+    ]
+    await static.close()
+    for i in range(7):
+        assert len({each[i].response_ids for each in told}) == 1
+        assert len({each[i].logprobs for each in told}) == 1
+
+
 async def test_each_part_of_the_key_counts(warm, ask):
     keys = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)]
     keys += [(2**40, -1, 0, 0)]  # any integer is a key

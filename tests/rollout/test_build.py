@@ -1,6 +1,7 @@
 """A Runner hands environments around, rewards what was played, and needs no jax."""
 
 import asyncio
+import random
 import subprocess
 import sys
 
@@ -140,6 +141,33 @@ async def test_a_retry_plays_apart_from_the_others(runner):
     await runner.run(task(), key=(0, 1, 0), fresh_browser=True)
     assert len(Env.made) == 2 and not Env.made[0].is_closed
     Env.made[1].is_closed = True  # it went with its own Chromium
+
+
+async def test_permits_come_back_once_however_an_episode_ends(runner, monkeypatch):
+    """R30: callers go away at any moment, and cleaning up fails at times."""
+    draw, close = random.Random(0), Env.close
+
+    async def at_times_fails(self):
+        await close(self)
+        if draw.random() < 0.3:
+            raise OSError("cleaning up failed")
+
+    monkeypatch.setattr(Env, "close", at_times_fails)
+    sampler = Sampler()
+    runner.connect(sampler, None)
+
+    async def play(number):
+        name = draw.choice(["good", "good", "dead", "bug"])
+        await asyncio.wait_for(
+            runner.run(task(name), key=(0, number, 0)), draw.uniform(0.0, 0.08)
+        )
+
+    ended = await asyncio.gather(*(play(n) for n in range(300)), return_exceptions=True)
+    assert {TimeoutError, OSError, KeyError} <= {type(each) for each in ended}
+    assert sampler.most <= 3 and runner._turnstile._value == 3
+    assert sum(not env.is_closed for env in Env.made) <= 3
+    monkeypatch.setattr(Env, "close", close)
+    await asyncio.gather(*(runner.run(task(), key=(0, n, 0)) for n in range(6)))
 
 
 async def test_an_oracle_plays_through_the_same_code(runner):

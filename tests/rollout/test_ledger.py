@@ -173,7 +173,7 @@ def test_a_lost_worker_gives_back_its_leases_alone():
     state = ledger.new_state(moves.limits())
     state, gone = moves.offer(state, worker="a")
     state, kept = moves.offer(state, worker="b")
-    state = moves.play(state, ledger.worker_lost(state, "a"))
+    state = moves.play(state, ledger.worker_lost(state, 0.0, "a"))
     state, again = moves.offer(state, worker="b")
     assert (again.slot, again.attempt, again.fresh_browser) == (gone.slot, 1, True)
     assert state.groups[0].places[kept.slot].worker == "b"
@@ -185,7 +185,7 @@ def test_a_worker_killer_ends_as_void():
     for _ in range(3):
         state, lease = moves.offer(state)
         assert lease.slot == 0
-        state = moves.play(state, ledger.worker_lost(state, "w"))
+        state = moves.play(state, ledger.worker_lost(state, 0.0, "w"))
     assert moves.offer(state)[1].slot == 1
 
 

@@ -1,5 +1,6 @@
 """Bad input: one clear line, before Ray or any actor is started."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -110,6 +111,28 @@ def test_a_workdir_of_another_config(config, tmp_path):
     config.algo.group = 6
     told = refusal(config, tmp_path)
     assert "algo.group: 8 there, 6 here" in told
+
+
+@pytest.mark.parametrize("store", ["gs://bucket/run", "s3://bucket/run"])
+def test_a_workdir_in_an_object_store(config, store):
+    with pytest.raises(ValueError, match="object store; wanted a folder on a disk"):
+        train.check(config, store)
+    with pytest.raises(ValueError, match="object store"), checks.held(store):
+        pass
+
+
+def test_other_tasks_under_the_same_config(config, tmp_path):
+    """R35: a file that was edited is refused by its hash."""
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "tasks.jsonl"
+    task = {"id": "a", "start_url": "http://a.test/", "intent": "x", "checks": []}
+    path.write_text(json.dumps(task) + "\n")
+    config.tasks.suite, config.tasks.path = "file", str(path)
+    train.check(config, str(tmp_path / "run"))
+    train._keep(config, str(tmp_path / "run"))
+    train.check(config, str(tmp_path / "run"))
+    path.write_text(json.dumps(task | {"intent": "y"}) + "\n")
+    assert "training tasks have changed" in refusal(config, tmp_path)
 
 
 def test_no_accelerator_names_the_tiny_variant(config, tmp_path):

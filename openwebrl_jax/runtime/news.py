@@ -1,0 +1,139 @@
+"""What happened between two iterations, as metrics.
+
+In: what the ledger, serving and the workers counted. Out: numbers under the names that
+runs are compared by.
+"""
+
+from collections import Counter, deque
+from typing import Any
+
+from openwebrl_jax.core import metrics
+from openwebrl_jax.core.causes import Cause, Owner
+from openwebrl_jax.runtime import cluster
+
+_LENGTHS = 4000  # newest episodes whose numbers of turns are compared
+_WASTE = {
+    Owner.SITE: "infra",
+    Owner.INFRA: "infra",
+    Owner.JUDGE: "judge",
+    Owner.OPERATOR: "cancelled",
+}
+
+
+class News:
+    """Asks, and remembers what was told before: a resumed run tells nothing twice."""
+
+    def __init__(self, config: Any, queue: Any, crew: Any):
+        self._queue, self._crew = cluster.Near(queue), crew
+        self._serving = cluster.Near(crew.serving)
+        self._has_judge = bool(config.reward.judge.base_url)
+        self._played: deque[int] = deque(maxlen=_LENGTHS)
+        self._trained: deque[int] = deque(maxlen=_LENGTHS)
+        self._before = Counter()
+        self._difference(self._queue.news().counts)
+        self._compiled = self._serving.stats()["compilations"]
+        self._clock = metrics.Stopwatch()
+
+    def read(self) -> dict[str, Any]:
+        """Metrics of all that came since the last call, kept groups or not."""
+        told = self._queue.news()
+        seconds = self._clock.lap()
+        new = self._difference(told.counts)
+        return {
+            **_of_results(told.slots, seconds),
+            **_of_use(new, seconds),
+            **self._of_lengths(told),
+            **self._of_serving(seconds),
+            **self._of_workers(told.slots),
+            **{f"block_rate/{host}": rate for host, rate in told.blocked.items()},
+            "host_rss/driver_mb": metrics.memory_mb(),
+            "host_rss/ledger_mb": told.memory_mb,
+        }
+
+    def _difference(self, counts: dict[str, dict[str, int]]) -> Counter:
+        """What was added to each count, as `room/name`."""
+        groups = counts["groups"]
+        now = Counter(
+            {
+                **{f"void/{cause}": n for cause, n in counts["void"].items()},
+                **{f"use/{name}": n for name, n in counts["use"].items()},
+                "kept": sum(groups[x] for x in ("trained", "waiting", "taken")),
+                "filtered": groups["filtered"],
+            }
+        )
+        new = Counter({name: n - self._before[name] for name, n in now.items()})
+        self._before = now
+        return new
+
+    def _of_lengths(self, told: Any) -> dict[str, Any]:
+        """How far the lengths that are trained on are from those that were played."""
+        self._played += [slot.turns for slot in told.slots if slot.reward.is_valid]
+        self._trained += told.trained_turns
+        return {"length_bias_ks": metrics.ks(self._played, self._trained)}
+
+    def _of_serving(self, seconds: float) -> dict[str, Any]:
+        stats = self._serving.stats()
+        before, self._compiled = self._compiled, stats["compilations"]
+        return {
+            "sampler/idle_frac": max(0.0, 1 - metrics.share(stats["busy_s"], seconds)),
+            "sampler/tokens_per_s": metrics.share(stats["reply_tokens"], seconds),
+            "recompiles": self._compiled - before,
+        }
+
+    def _of_workers(self, slots: Any) -> dict[str, Any]:
+        total = Counter()
+        for stats in self._crew.stats():
+            total.update(stats)
+        busy_s, wait_s, leases = total["busy_s"], total["wait_s"], total["leases"]
+        told = {
+            "browser/busy_frac": [busy_s / (busy_s + wait_s)] if leases else [],
+            "browser/lease_wait_s": [wait_s / leases] if leases else [],
+        }
+        if self._has_judge and leases:
+            unread = [slot.reward.cause is Cause.JUDGE_UNPARSEABLE for slot in slots]
+            told["judge/latency"] = [total["judge_s"] / leases]
+            told["judge/parse_fail"] = [float(each) for each in unread]
+        return told
+
+
+def _of_results(slots: Any, seconds: float) -> dict[str, Any]:
+    valid = [slot for slot in slots if slot.reward.is_valid]
+    turns = sum(slot.turns for slot in slots)
+    told = {
+        "rollout/success": [slot.reward.value >= 1.0 for slot in valid],
+        "rollout/reward": [slot.reward.value for slot in valid],
+        "rollout/turns": [slot.turns for slot in valid],
+        "rollout/episodes": len(slots),
+        "rollout/void_frac": metrics.share(len(slots) - len(valid), len(slots)),
+        "episodes_per_s": metrics.share(len(slots), seconds),
+        "env_steps_per_s": metrics.share(turns, seconds),
+    }
+    causes = Counter(slot.reward.cause or slot.cause for slot in slots)
+    formats = sum((Counter(slot.format) for slot in slots), Counter())
+    return {
+        **told,
+        **{f"cause/{cause}": count for cause, count in causes.items()},
+        **{f"format/{name}_turns": count for name, count in formats.items()},
+    }
+
+
+def _of_use(new: Counter, seconds: float) -> dict[str, Any]:
+    """What became of the episodes whose fate was settled: shares that sum to 1.
+
+    Groups are never dropped for their age, so nothing is wasted as stale.
+    """
+    fates = Counter(
+        {"useful": new["use/useful"], "filtered": new["use/unused"], "stale": 0}
+        | dict.fromkeys(_WASTE.values(), 0)
+    )
+    for cause in Cause:
+        if cause.owner in _WASTE:
+            fates[_WASTE[cause.owner]] += new[f"void/{cause}"]
+    whole, useful = fates.total(), fates.pop("useful")
+    closed = new["kept"] + new["filtered"]  # 0 while groups are replayed from disk
+    return {
+        "rollout/mixed": [new["kept"] / closed] if closed else [],
+        "effective_episodes_per_s": metrics.share(useful, seconds),
+        "useful_frac": [useful / whole] if whole else [],
+        **{f"waste/{n}": [c / whole] if whole else [] for n, c in fates.items()},
+    }

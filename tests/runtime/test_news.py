@@ -1,0 +1,48 @@
+"""The shares of what became of episodes sum to 1."""
+
+from collections import Counter
+
+import pytest
+
+from openwebrl_jax.core import metrics
+from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.runtime import news
+from tests.rollout import ledger_moves as moves
+
+
+def test_useful_and_waste_sum_to_one():
+    new = Counter({"use/useful": 5, "use/unused": 3, "kept": 2, "filtered": 1})
+    new |= Counter({f"void/{cause}": 1 for cause in Cause if not cause.is_scored})
+    told = metrics.scalars(news._of_use(new, seconds=2.0))
+    waste = {name: share for name, share in told.items() if name.startswith("waste/")}
+    names = ("filtered", "stale", "infra", "judge", "cancelled")
+    assert set(waste) == {f"waste/{name}" for name in names}
+    assert told["useful_frac"] + sum(waste.values()) == pytest.approx(1.0)
+    assert told["effective_episodes_per_s"] == 2.5
+    assert told["rollout/mixed"] == pytest.approx(2 / 3)
+    assert waste["waste/judge"] == waste["waste/cancelled"] > 0.0
+
+
+def test_nothing_that_happened_is_no_share_and_no_error():
+    """R01: metrics of nothing are finite or absent."""
+    told = metrics.scalars(news._of_use(Counter(), 0.0) | news._of_results([], 0.0))
+    assert set(told) == {
+        "effective_episodes_per_s",
+        "env_steps_per_s",
+        "episodes_per_s",
+        "rollout/episodes",
+        "rollout/void_frac",
+    }
+    assert not any(told.values())
+
+
+def test_an_unread_verdict_is_the_judges():
+    slots = [
+        moves.result(0, 1.0),
+        moves.result(1, None, Cause.DONE, Cause.JUDGE_UNPARSEABLE),
+        moves.result(2, None, Cause.DNS),
+    ]
+    told = metrics.scalars(news._of_results(slots, 1.0))
+    assert told["rollout/success"] == 1.0
+    assert told["rollout/void_frac"] == pytest.approx(2 / 3)
+    assert told["cause/judge_unparseable"] == told["cause/dns"] == 1

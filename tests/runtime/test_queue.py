@@ -1,0 +1,152 @@
+"""The ledger's actor on this event loop: nobody waits for ever, nothing blocks."""
+
+import asyncio
+import time
+
+import pytest
+
+from configs import grpo_short
+from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.rollout import ledger
+from openwebrl_jax.runtime import queue
+from tests.rollout import ledger_moves as moves
+
+
+@pytest.fixture
+def config():
+    config = grpo_short.get_config("tiny")
+    config.update_from_flattened_dict(
+        {
+            "tasks.suite": "fake",
+            "algo.eta": 1,
+            "algo.groups": 2,
+            "algo.group": 2,
+            "rollout.retries": 2,
+            "rollout.task_timeout_s": 0.2,
+            "rollout.lease_timeout_s": 0.4,
+        }
+    )
+    return config
+
+
+@pytest.fixture
+async def started(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(queue, "_LOOK_AGAIN_S", 0.05)
+    made = queue.Queue()
+    await made.start(config, str(tmp_path), None, 0)
+    yield made
+    end(made)
+
+
+def end(made):
+    """What the system does at a process's death."""
+    made._fence.close()
+    made._journal.close()
+
+
+async def finish(made, lease, value, cause=Cause.DONE):
+    record = moves.result(lease.slot, value, cause)
+    await made.finish(lease.ordinal, lease.slot, lease.attempt, record)
+
+
+async def test_slots_that_never_return_are_played_by_others(started):
+    """R23: three leases of a worker that hangs; the batch comes all the same."""
+    taken = asyncio.create_task(started.take(4))
+    hung = [await started.lease("hangs") for _ in range(3)]
+    begun = time.monotonic()
+
+    async def play():
+        while lease := await started.lease("works"):
+            await finish(started, lease, float(lease.slot))
+
+    playing = asyncio.create_task(play())
+    groups = await asyncio.wait_for(taken, 5.0)
+    assert time.monotonic() - begun < 0.4 + 1.0
+    assert [group.ordinal for group in groups] == [0, 1, 2, 3]
+    assert {lease.ordinal for lease in hung} <= {0, 1}
+    assert (await started.news()).counts["void"] == {"worker_lost": 3}
+    await started.close()
+    await playing
+
+
+async def test_if_nobody_plays_it_is_said_who_holds_what(started, monkeypatch):
+    """R23: a typed report names lease, page, worker and the last event."""
+    monkeypatch.setattr(queue, "_PATIENCE_S", -0.3)  # before the lease itself is over
+    lease = await started.lease("worker-7")
+    with pytest.raises(ledger.StallError) as caught:
+        await asyncio.wait_for(started.take(1), 5.0)
+    told = str(caught.value)
+    for part in (
+        "group 0 slot 0 attempt 0",
+        "worker-7",
+        lease.task.start_url,
+        "leased",
+    ):
+        assert part in told
+
+
+async def test_results_are_taken_in_while_nobody_takes_groups(started):
+    """R25: at capacity admission stops; no put waits, and the loop stays live."""
+    beats, is_over = [], False
+
+    async def heart():
+        while not is_over:
+            beats.append(time.monotonic())
+            await asyncio.sleep(0.002)
+
+    beating = asyncio.create_task(heart())
+    leases = [await started.lease("w") for _ in range(8)]  # (1 + 1) x 2 groups x 2
+    more = asyncio.create_task(started.lease("w"))
+    slowest = 0.0
+    for lease in leases:
+        begun = time.monotonic()
+        await finish(started, lease, float(lease.slot))
+        slowest = max(slowest, time.monotonic() - begun)
+        await asyncio.sleep(0)
+    assert slowest < 0.25 and not more.done()
+    await started.take(2)
+    await asyncio.sleep(0.02)
+    assert not more.done()  # taken, and not yet spoken with
+    is_over = True
+    await beating
+    lags = [b - a for a, b in zip(beats, beats[1:], strict=False)]
+    assert len(lags) > 5 and sorted(lags)[len(lags) // 2] < 0.05
+    more.cancel()
+
+
+async def test_a_result_that_is_none_is_no_result(started):
+    """R22: it is refused where it comes in, and the lease ends by its deadline."""
+    lease = await started.lease("w")
+    with pytest.raises(AttributeError):
+        await started.finish(lease.ordinal, lease.slot, lease.attempt, None)
+    told = await started.news()
+    assert told.counts["slots"]["running"] == told.counts["slots"]["leased"] == 1
+    assert not told.slots
+
+
+async def test_a_successor_waits_until_the_one_before_is_dead(
+    started, config, tmp_path
+):
+    """R33: two ledgers never write one journal."""
+    lease = await started.lease("w")
+    successor = queue.Queue()
+    starting = asyncio.create_task(
+        asyncio.to_thread(
+            lambda: asyncio.run(successor.start(config, str(tmp_path), None, 0))
+        )
+    )
+    await asyncio.sleep(0.25)
+    assert not starting.done()
+    end(started)
+    await asyncio.wait_for(starting, 5.0)
+    assert successor._state.groups[lease.ordinal].places[0].attempt == 0
+    end(successor)
+
+
+async def test_what_came_since_is_told_once(started):
+    lease = await started.lease("w")
+    await finish(started, lease, 1.0)
+    told = await started.news()
+    assert [slot.index for slot in told.slots] == [lease.slot]
+    assert told.memory_mb > 1.0
+    assert not (await started.news()).slots
