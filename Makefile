@@ -2,7 +2,7 @@
 # python3.11, git and make; what is already in place is not made again.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo chaos test test-apps check format clean
+.PHONY: help setup setup-test demo chaos test test-apps test-long check format clean
 
 PYTHON := .venv/bin/python
 ARGS ?=
@@ -29,6 +29,9 @@ test: setup-test check  ## all checks and tests; ARGS="-k grammar" picks some
 test-apps: setup-test  ## drives three real web applications; see runs/apps
 	@scripts/setup-apps
 	$(PYTHON) -m pytest -m apps tests/apps $(ARGS)
+
+test-long: setup-test  ## what takes minutes: a learner of two processes, one killed
+	$(PYTHON) -m pytest -m long tests/runtime $(ARGS)
 
 check: setup-test  ## lint, format and types, nothing run
 	$(PYTHON) -m ruff check .

@@ -143,7 +143,8 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.cluster = ConfigDict()
     config.cluster.address = ""  # "" = start Ray here; "auto" = join a running cluster
     config.cluster.platform = ""  # "" = an accelerator is wanted; "cpu" = none is
-    config.cluster.learner_devices = 0  # 0 = all but serving's
+    config.cluster.learner_processes = 1  # as a rule one a host
+    config.cluster.learner_devices = 0  # of each of them; 0 = all but serving's
     config.cluster.serving_devices = 1
 
     config.checkpoint = ConfigDict()

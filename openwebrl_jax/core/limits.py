@@ -76,6 +76,7 @@ INTERVALS = {
     "batch.loss_tokens": "[1, inf)",
     "mesh.data": "[1, inf)",
     "mesh.tp": "[1, inf)",
+    "cluster.learner_processes": "[1, 100000]",
     "cluster.learner_devices": "[0, inf)",
     "cluster.serving_devices": "[0, inf)",
     "checkpoint.every": "[1, inf)",

@@ -4,7 +4,10 @@ Arrays lie over the devices of all of them. Where there is one process, nothing 
 does more than jax would.
 """
 
-from typing import Any
+import pickle
+import socket
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,18 +17,36 @@ from jax.experimental import multihost_utils
 _DEAD_AFTER_S = 20
 
 
-def join(address: str, count: int, index: int) -> None:
-    """Makes this process one of `count`; the first statement that jax may see.
+class Seat(NamedTuple):
+    """Which process of how many this is."""
 
-    `address` is host:port of process 0. When one dies the others do: whoever started
-    them begins all anew.
+    index: int
+    count: int
+    address: str  # host:port of the first one
+
+
+ALONE = Seat(0, 1, "")
+
+
+def free_port() -> int:
+    """A port on which nobody listens now."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return free.getsockname()[1]
+
+
+def join(seat: Seat) -> None:
+    """Makes this process one of several; the first statement that jax may see.
+
+    When one dies the others do: whoever started them begins all anew.
     """
-    jax.distributed.initialize(
-        address,
-        num_processes=count,
-        process_id=index,
-        heartbeat_timeout_seconds=_DEAD_AFTER_S,
-    )
+    if seat.count > 1:
+        jax.distributed.initialize(
+            seat.address,
+            num_processes=seat.count,
+            process_id=seat.index,
+            heartbeat_timeout_seconds=_DEAD_AFTER_S,
+        )
 
 
 def is_first() -> bool:
@@ -36,6 +57,26 @@ def is_first() -> bool:
 def agree(number: int) -> int:
     """The first process's number, in every process."""
     return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
+
+
+class Heard:
+    """What the first process talks to alone; every process gets the same answers."""
+
+    def __init__(self, port: Any):
+        self._port = port
+
+    def __getattr__(self, name: str) -> Callable:
+        return lambda *arguments: _hear(lambda: getattr(self._port, name)(*arguments))
+
+
+def _hear(call: Callable[[], Any]) -> Any:
+    """What the call returns in the first process, in every one."""
+    if jax.process_count() == 1:
+        return call()
+    said = pickle.dumps(call()) if is_first() else b""
+    length = agree(len(said))
+    letters = np.frombuffer(said.ljust(length, b"\0")[:length], np.uint8)
+    return pickle.loads(multihost_utils.broadcast_one_to_all(letters).tobytes())
 
 
 def meet(what: str) -> None:

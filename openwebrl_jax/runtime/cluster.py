@@ -75,6 +75,11 @@ def actor(kind: type, config: Any, role: str) -> Any:
     return ray.remote(kind).options(**options(config, role)).remote()
 
 
+def here() -> str:
+    """This machine's address in the cluster."""
+    return ray.util.get_node_ip_address()
+
+
 class Near:
     """An actor called as if it were here: each method waits for its answer."""
 
@@ -130,6 +135,8 @@ def options(config: Any, role: str) -> dict[str, Any]:
         if config.cluster.platform != "cpu":
             del env["JAX_PLATFORMS"]
             resources = _share(config.cluster, role)
+    if role == "learner" and config.cluster.learner_processes > 1:
+        resources["scheduling_strategy"] = "SPREAD"  # a host each where there are any
     return {"num_cpus": 0, **resources, "runtime_env": {"env_vars": env}}
 
 

@@ -1,7 +1,7 @@
 """The learner as an actor: it takes groups, makes versions, keeps checkpoints.
 
-One process, one mesh, one update for both stages. `sft` and `grpo` are generators of
-(step, metrics): what they yield is written by the driver.
+One process or several, one mesh, one update for both stages. `sft` and `grpo` are
+generators of (step, metrics): what they yield is written by the driver.
 """
 
 import functools
@@ -12,7 +12,7 @@ from typing import Any
 
 from openwebrl_jax.batch import feed, rows
 from openwebrl_jax.core import metrics, types
-from openwebrl_jax.learn import checkpoint, folder, loop, optim, setup
+from openwebrl_jax.learn import checkpoint, folder, hosts, loop, optim, setup
 from openwebrl_jax.learn import state as states
 from openwebrl_jax.rollout import store
 from openwebrl_jax.runtime import cluster, demonstrate
@@ -29,22 +29,34 @@ class Learner:
     It knows the ledger (`runtime.queue`) and serving by their methods alone.
     """
 
-    def start(self, config: Any, workdir: str, origin: str) -> tuple[int, bytes | None]:
+    def address(self) -> str:
+        """Where the other processes of a learner can find this one."""
+        return f"{cluster.here()}:{hosts.free_port()}"
+
+    def start(
+        self,
+        config: Any,
+        workdir: str,
+        origin: str,
+        seat: hosts.Seat = hosts.ALONE,
+    ) -> tuple[int, bytes | None]:
         """Loads the newest checkpoint, or else the folder `origin`.
 
         Returns the step (sft) or iteration (grpo) that is done and the ledger's
         snapshot of then, None where there is none.
         """
+        hosts.join(seat)
         self._config = config
         self._workdir = Path(workdir)
-        self._fence = cluster.fence(self._workdir / "learner.lock")
+        if hosts.is_first():
+            self._fence = cluster.fence(self._workdir / "learner.lock")
         self._policy = folder.read(Path(origin))
         self._feed = feed.make_feed(origin, config)
         self._update, self._state = setup.make(self._policy, config, self._feed.rule)
         self._keeper = checkpoint.Checkpointer(
             self._workdir / "checkpoints", config.checkpoint.keep
         )
-        self._done = self._keeper.latest() or 0
+        self._done = hosts.agree(self._keeper.latest() or 0)
         if not self._done:
             return 0, None
         self._state, extras = self._keeper.restore(self._done, self._state)
@@ -74,7 +86,7 @@ class Learner:
 
         Both are actors, or stand in for them with the same methods.
         """
-        self._queue, self._serving = queue, serving
+        self._queue, self._serving = hosts.Heard(queue), hosts.Heard(serving)
         self._publish(self._done)
 
     def grpo(self) -> Iterator[Told]:
@@ -99,6 +111,11 @@ class Learner:
             }
             yield iteration, told
         self._keeper.wait()
+
+    def follow(self, stage: str) -> None:
+        """Does what the first process does, whose word counts."""
+        for _ in getattr(self, stage)():
+            pass
 
     def export(self) -> str:
         """Writes the policy as a checkpoint folder and returns its path."""

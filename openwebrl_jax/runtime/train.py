@@ -20,8 +20,8 @@ from openwebrl_jax.runtime import cluster
 from openwebrl_jax.runtime import crew as crews
 from openwebrl_jax.runtime import news as news_of
 from openwebrl_jax.runtime.crew import Crew
-from openwebrl_jax.runtime.learner import Learner
 from openwebrl_jax.runtime.queue import Queue
+from openwebrl_jax.runtime.team import Team
 
 _TASKS = "tasks.sha256"  # of a workdir
 
@@ -94,23 +94,22 @@ def sft(config: Any, workdir: str, origin: str) -> str:
     _keep(config, workdir)
     deaths = crews.Deaths()
 
-    def life(learner: Any) -> str:
-        ray.get(learner.start.remote(config, workdir, origin))
+    def life(learner: Team) -> str:
+        ray.get(learner.start(config, workdir, origin))
         with contextlib.closing(_writer(config, workdir)) as writer:
-            for step, told in map(ray.get, _stream(learner.sft)):
+            for step, told in map(ray.get, learner.stream("sft")):
                 writer.write(step, told)
                 deaths.forget()
-        exported: Any = ray.get(learner.export.remote())
-        return exported
+        return learner.call("export")
 
     while True:
-        learner = cluster.actor(Learner, config, "learner")
+        learner = Team(config)
         try:
             return life(learner)
         except ray.exceptions.RayError as error:
-            _bear(error, deaths)
+            _bear(error, deaths, learner)
         finally:
-            cluster.kill(learner)
+            learner.kill()
 
 
 def grpo(config: Any, workdir: str, origin: str, crew: Crew) -> str:
@@ -121,43 +120,43 @@ def grpo(config: Any, workdir: str, origin: str, crew: Crew) -> str:
     """
     _keep(config, workdir)
     while True:
-        learner = cluster.actor(Learner, config, "learner")
+        learner = Team(config)
         queue = cluster.actor(Queue, config, "ledger")
         try:
             return _grpo(config, workdir, origin, crew, learner, queue)
         except ray.exceptions.RayError as error:
-            _bear(error, crew.deaths)
+            _bear(error, crew.deaths, learner)
         finally:
-            cluster.kill(learner, queue)
+            learner.kill()
+            cluster.kill(queue)
         crew.disband()
 
 
 def _grpo(
-    config: Any, workdir: str, origin: str, crew: Crew, learner: Any, queue: Any
+    config: Any, workdir: str, origin: str, crew: Crew, learner: Team, queue: Any
 ) -> str:
     """One life of the RL stage, until it is done or an actor dies."""
-    start = learner.start.remote(config, workdir, origin)
+    start = learner.start(config, workdir, origin)
     if crew.serving is None:
         crew.serve(origin, config)
-    done, snapshot = ray.get(start)
+    done, snapshot = ray.get(start)[0]
     ray.get(queue.start.remote(config, workdir, snapshot, done))
     ports = cluster.Near(queue), cluster.Near(crew.serving)
-    ray.get(learner.connect.remote(*ports))
+    learner.call("connect", *ports)
     news = news_of.News(config, queue, crew)
     with contextlib.closing(_writer(config, workdir)) as writer:
         for iteration, told in _supervised(crew, queue, learner, workdir):
             writer.write(iteration, told | news.read())
             crew.deaths.forget()
     ray.get(queue.close.remote())
-    exported: Any = ray.get(learner.export.remote())
-    return exported
+    return learner.call("export")
 
 
 def _supervised(
-    crew: Crew, queue: Any, learner: Any, workdir: str
+    crew: Crew, queue: Any, learner: Team, workdir: str
 ) -> Iterator[tuple[int, dict[str, float]]]:
     """What the learner tells, while dead workers are replaced; others' deaths raise."""
-    stream, watch = _stream(learner.grpo), crew.serving.watch.remote()
+    stream, watch = learner.stream("grpo"), crew.serving.watch.remote()
     kept = str(Path(workdir) / store.FOLDER)
     serving = {w.serve.remote(queue, kept): name for name, w in crew.workers.items()}
     while True:
@@ -180,9 +179,9 @@ def _supervised(
             serving[crew.workers[name].serve.remote(queue, kept)] = name
 
 
-def _bear(error: ray.exceptions.RayError, deaths: crews.Deaths) -> None:
+def _bear(error: ray.exceptions.RayError, deaths: crews.Deaths, learner: Team) -> None:
     """Tells of an actor's death; anything else goes on its way."""
-    if not cluster.is_death(error):
+    if not cluster.is_death(error) and not learner.has_lost_one():
         raise error
     lines = (line.strip() for line in str(error).splitlines())
     who = next((line for line in lines if line.startswith("class_name:")), "")
@@ -190,10 +189,6 @@ def _bear(error: ray.exceptions.RayError, deaths: crews.Deaths) -> None:
         f"the actor {who.removeprefix('class_name:').strip() or '(unknown)'} died; all "
         "go on from the newest checkpoint"
     )
-
-
-def _stream(method: Any) -> Any:
-    return method.options(num_returns="streaming").remote()
 
 
 def _writer(config: Any, workdir: str) -> metrics.Writer:

@@ -15,7 +15,7 @@ STEPS = 4
 def main(index: int, port: str, folder: str) -> None:
     from openwebrl_jax.learn import hosts
 
-    hosts.join(f"127.0.0.1:{port}", 2, index)
+    hosts.join(hosts.Seat(index, 2, f"127.0.0.1:{port}"))
     from openwebrl_jax.learn import checkpoint
     from openwebrl_jax.learn import state as states
     from tests.learn import toys

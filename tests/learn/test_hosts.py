@@ -1,7 +1,6 @@
 """A learner of two processes with four devices each: the same numbers, no hang."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -9,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from openwebrl_jax.learn import checkpoint
+from openwebrl_jax.learn import checkpoint, hosts
 from openwebrl_jax.learn import state as states
 from tests import conftest
 from tests.learn import host, toys
@@ -18,9 +17,7 @@ FLAG = "--xla_force_host_platform_device_count="
 
 
 def start(folder, **env):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = hosts.free_port()
     env = {**os.environ, "XLA_FLAGS": f"{conftest.QUICK} {FLAG}4", **env}
     return [
         subprocess.Popen(

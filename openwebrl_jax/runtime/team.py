@@ -1,0 +1,62 @@
+"""The processes of one learner: all do the same, the first one is talked to."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import ray
+import ray.exceptions
+
+from openwebrl_jax.learn import hosts
+from openwebrl_jax.runtime import cluster
+from openwebrl_jax.runtime.learner import Learner
+
+_NOTICED_S = 30.0  # by then a death has come to light
+
+
+class Team:
+    """Owns the learner's actors, `config.cluster.learner_processes` of them."""
+
+    def __init__(self, config: Any):
+        count = config.cluster.learner_processes
+        self._actors = [cluster.actor(Learner, config, "learner") for _ in range(count)]
+        self._following: list[Any] = []
+
+    def start(self, *arguments: Any) -> list[Any]:
+        """Begins `Learner.start` in all; references to what they return."""
+        first, count = self._actors[0], len(self._actors)
+        address = ray.get(first.address.remote()) if count > 1 else ""
+        return [
+            actor.start.remote(*arguments, hosts.Seat(index, count, address))
+            for index, actor in enumerate(self._actors)
+        ]
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """What the first one returns of a method that all run."""
+        return ray.get([getattr(a, name).remote(*arguments) for a in self._actors])[0]
+
+    def stream(self, stage: str) -> Iterator[Any]:
+        """References to what the first one yields of a stage that all run."""
+        first, *others = self._actors
+        self._following = [actor.follow.remote(stage) for actor in others]
+        return getattr(first, stage).options(num_returns="streaming").remote()
+
+    def has_lost_one(self) -> bool:
+        """True = one has died, and what the others raise is of that alone."""
+        if not self._following:
+            return False
+        ended, _ = ray.wait(
+            self._following, num_returns=len(self._following), timeout=_NOTICED_S
+        )
+        return any(_is_dead(ref) for ref in ended)
+
+    def kill(self) -> None:
+        """Ends all."""
+        cluster.kill(*self._actors)
+
+
+def _is_dead(ref: Any) -> bool:
+    try:
+        ray.get(ref)
+    except ray.exceptions.RayError as error:
+        return cluster.is_death(error)
+    return False
