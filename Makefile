@@ -24,7 +24,7 @@ chaos: setup  ## kills what a real run is made of for MINUTES=20; see runs/chaos
 	$(PYTHON) -m launch.chaos --workdir=runs/chaos --minutes=$(MINUTES) $(ARGS)
 
 test: setup-test check  ## all checks and tests; ARGS="-k grammar" picks some
-	$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
+	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-apps: setup-test  ## drives three real web applications; see runs/apps
 	@scripts/setup-apps
