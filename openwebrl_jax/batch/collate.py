@@ -55,9 +55,11 @@ def split(made: Sequence[types.Row], shape: Lattice) -> list[list[Line]]:
     Long rows open lines of the bucket that they need, shorter ones fill what is left
     of them. Lines of one bucket come together, those that begin with the same images
     first of all; the order is of no other consequence, because the loss is a sum.
+    It follows from the rows' own order and not from their names, which tell the time:
+    a run that is repeated sums in the same order.
     """
     lines: list[_Open] = []
-    for row in sorted(made, key=lambda row: (-len(row.ids), row.images, row.source)):
+    for row in sorted(made, key=lambda row: (-len(row.ids), row.images)):
         line = next((line for line in lines if line.has_room(row)), None)
         if line is None:
             line = _Open(_bucket(len(row.ids), shape.lengths, *_LENGTH), shape)
