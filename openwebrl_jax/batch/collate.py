@@ -56,10 +56,12 @@ def split(made: Sequence[types.Row], shape: Lattice) -> list[list[Line]]:
 
     A part has lines of the bucket that its longest row needs, and since all of them
     are paid for, whatever else fits fills them up: what comes last is short. The
-    order is of no other consequence, because the loss is a sum.
+    order is of no other consequence, because the loss is a sum. It follows from the
+    rows' own order and not from their names, which tell the time: a run that is
+    repeated sums in the same order.
     """
     parts: list[list[Line]] = []
-    rest = sorted(made, key=lambda row: (-len(row.ids), row.images, row.source))
+    rest = sorted(made, key=lambda row: (-len(row.ids), row.images))
     while rest:
         length = _bucket(len(rest[0].ids), shape.lengths, *_LENGTH)
         lines = [_Open(length, shape) for _ in range(shape.rows)]

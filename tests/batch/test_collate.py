@@ -212,7 +212,7 @@ def test_random_trajectories_waste_little_and_meet_few_shapes(horizon):
     tokens = sum(len(row.ids) for row in made)
     assert tokens == sum(len(r.ids) for part in parts for line in part for r in line)
     assert tokens > 0.7 * lattice.rows * sum(length for length, _ in shapes)
-    assert sum(map(len, pages)) > 0.7 * sum(slots for _, slots in shapes)
+    assert sum(pages) > 0.7 * sum(slots for _, slots in shapes)
 
 
 def make_trajectory(draw, horizon, image):

@@ -70,20 +70,20 @@ def make_rows(make, trajectories):
     return rows.weigh(made, "traj_mean", rows.turn_counts(made), 0.0)
 
 
-def lay_out(made, shape=SHAPE):
+def lay_out(made):
     """(lines, batch) of each micro-batch."""
     return [
         (
             part,
             collate.collate(
                 part,
-                shape,
+                SHAPE,
                 toys.SPEC,
                 image_id=toys.PAD,
                 table_side=toys.SIZES.vision.table_side,
             ),
         )
-        for part in collate.split(made, shape)
+        for part in collate.split(made, SHAPE)
     ]
 
 
@@ -98,10 +98,10 @@ def learner(request):
         yield params, update
 
 
-def add_up(params, update, made, shape=SHAPE):
+def add_up(params, update, made):
     with jax.set_mesh(update.mesh):
         sums = update.start(params)
-        for _, batch in lay_out(made, shape):
+        for _, batch in lay_out(made):
             sums = update.accumulate(params, sums, update.place(batch))
     return jax.device_get(sums)
 
@@ -153,26 +153,6 @@ def test_a_tree_gives_the_numbers_of_its_turns(learner, seed, sizes, newest, tex
         for i, size in enumerate(sizes)
     }
     compare(learner, trajectories)
-
-
-def test_a_second_epoch_compiles_nothing():
-    """Random trajectories, in another order; and no program beside the lattice's."""
-    shape = dataclasses.replace(SHAPE, rows=4, lengths=(48, 96), images=(16,))
-    draw = np.random.default_rng(0)
-    made = make_rows(
-        rows.tree_rows,
-        {f"t{i}": make_trajectory(i, draw.integers(1, 5), 1, 5) for i in range(40)},
-    )
-    params, update, _ = toys.make_programs()
-
-    def play(epoch):
-        for step in rows.minibatches(made, 16, seed=0, iteration=1, epoch=epoch):
-            add_up(params, update, step, shape)
-        return update.start._cache_size(), update.accumulate._cache_size()
-
-    before = play(epoch=0)
-    assert before == (1, len(shape.lengths))
-    assert play(epoch=1) == before
 
 
 def test_eight_devices_give_the_same():

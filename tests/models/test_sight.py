@@ -110,7 +110,7 @@ def test_blocks_and_one_product_have_equal_gradients(seed):
     want, expected = gradients(case.arrays(), case.sight().mask())
     np.testing.assert_allclose(out, expected, atol=2e-6)
     for one, other in zip(got, want, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
 def test_blocks_that_see_nothing_of_each_other_are_not_visited():
@@ -137,7 +137,7 @@ def test_eight_devices_give_the_same(groups):
         got, out = gradients(case.arrays(), plan)
     np.testing.assert_allclose(out, expected, atol=2e-6)
     for one, other in zip(got, want, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
 @given(st.integers(0, 10_000))
