@@ -88,7 +88,9 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.reward.judge.timeout_s = 30.0  # of one try of one call
     config.reward.judge.tries = 3  # seeds tried before a verdict is void
     config.reward.judge.screenshots = 3  # newest ones shown, the final page beside them
-    config.reward.judge.relevance = 3  # webjudge: least score of a screenshot that counts
+    config.reward.judge.relevance = (
+        3  # webjudge: least score of a screenshot that counts
+    )
     config.reward.judge.concurrency = 8  # calls at once, of a worker
     config.reward.judge.rest_s = 30.0  # after 5 failures in a row; then one is tried
     config.reward.judge.usd_per_million_in = 2.0  # price of prompt tokens

@@ -153,9 +153,7 @@ async def test_tokens_and_money_are_counted_once(ask):
 
 
 @pytest.mark.parametrize("trouble", [Say({}, 402), Say({}, 500), HANG])
-async def test_the_circuit_opens_after_five_failed_calls(
-    ask, monkeypatch, trouble
-):
+async def test_the_circuit_opens_after_five_failed_calls(ask, monkeypatch, trouble):
     monkeypatch.setattr(remote, "RETRIES", 0)
     complete = ask(trouble, timeout_s=0.05 if trouble is HANG else 9.0)
     for _ in range(5):
