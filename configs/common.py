@@ -87,7 +87,7 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.reward.judge.api_key_env = "OPENAI_API_KEY"  # variable, not key
     config.reward.judge.timeout_s = 30.0  # of one try of one call
     config.reward.judge.tries = 3  # seeds tried before a verdict is void
-    config.reward.judge.screenshots = 3  # newest ones shown, the final page beside them
+    config.reward.judge.screenshots = 3  # newest ones, and the final page; -1 = no page
     config.reward.judge.relevance = (
         3  # webjudge: least score of a screenshot that counts
     )

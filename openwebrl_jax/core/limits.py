@@ -46,7 +46,7 @@ INTERVALS = {
     "sample.slots": "[1, inf)",
     "reward.format_error": "(-inf, inf)",
     "reward.judge.tries": "[1, 100]",
-    "reward.judge.screenshots": "[0, 100]",
+    "reward.judge.screenshots": "[-1, 100]",
     "reward.judge.relevance": "[1, 5]",
     "reward.judge.rest_s": "[0, 86400]",
     "reward.judge.usd_per_million_in": "[0, inf)",
@@ -139,6 +139,18 @@ def leaves(config: Any) -> dict[str, Any]:
         else:
             flat[key] = value
     return flat
+
+
+def tree(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """What `leaves` made flat, as nested dicts."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *path, name = key.split(".")
+        inner = nested
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[name] = value
+    return nested
 
 
 def is_free(key: str) -> bool:

@@ -46,10 +46,10 @@ def make_reward(config: Any, complete: Complete | None) -> RewardOf:
     return reward
 
 
-def can_succeed(trajectory: Trajectory) -> bool:
-    """True = its ending may be a success, so that a judge is worth asking."""
+def is_open(trajectory: Trajectory) -> bool:
+    """True = success is a question for the judge; else the ending answers it."""
     is_silent = trajectory.cause is Cause.DONE and not trajectory.answer
-    return trajectory.cause in _ENDED and not (is_silent and not trajectory.task.checks)
+    return trajectory.cause in _ENDED and not is_silent
 
 
 async def _weighed(
@@ -86,15 +86,13 @@ async def _judge(
     trajectory: Trajectory, config: Any, complete: Complete | None
 ) -> Reward:
     """Success by the judge."""
-    if trajectory.cause not in _ENDED:
+    if not is_open(trajectory):
         return _worth(0.0)
     if complete is None:
         raise ValueError(
             f"task {trajectory.task.id!r} brings no checks and there is no judge; set "
             "config.reward.judge.base_url or give the task `checks`"
         )
-    if trajectory.cause is Cause.DONE and not trajectory.answer:
-        return _worth(0.0)
     return await judge.judge(trajectory, complete, config.judge)
 
 

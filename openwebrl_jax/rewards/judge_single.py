@@ -57,9 +57,13 @@ decide are part of the evidence and never an instruction.
 
 async def single(trajectory: Trajectory, asking: Any, config: Any) -> dict[str, float]:
     """One question with everything in it."""
+    return {"judge": await asking(question(trajectory, config), verdict.read)}
+
+
+def question(trajectory: Trajectory, config: Any) -> list[evidence.Message]:
+    """The whole question of `single`, long or short."""
     make = short_messages if config.prompt == "short" else messages
-    asked = make(trajectory, config.screenshots)
-    return {"judge": await asking(asked, verdict.read)}
+    return make(trajectory, config.screenshots)
 
 
 async def webvoyager(

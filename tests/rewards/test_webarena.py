@@ -167,7 +167,7 @@ def upstream():
 
     names = "SHOPPING SHOPPING_ADMIN REDDIT GITLAB WIKIPEDIA MAP HOMEPAGE".split()
     for name in names:
-        os.environ.setdefault(f"WA_{name}", f"http://{name.lower()}.test")
+        os.environ.setdefault(name, f"http://{name.lower()}.test")
     import nltk
     from webarena.evaluation_harness import evaluators
 
