@@ -1,7 +1,7 @@
 """A checkpoint of ours as a `Complete`, through the sampler that serves policies.
 
 The first try of a question is greedy, further ones (other seeds) are sampled. What it
-thinks is not part of its answer. How sure it is, is the probability of its answer.
+thinks is not part of its answer. How sure it is, is the probability of its reply.
 """
 
 import math
@@ -66,11 +66,10 @@ def answer(reply: types.Reply) -> str:
     return rest.strip() if border and not reply.is_truncated else ""
 
 
-def confidence(reply: types.Reply, think_close_id: int) -> float:
-    """The probability of the answer, given the thought before it."""
-    ids = reply.response_ids
-    start = ids.index(think_close_id) + 1 if think_close_id in ids else 0
-    return math.exp(sum(reply.logprobs[start:]))
+def confidence(reply: types.Reply) -> float:
+    """The probability of the whole reply: its fixed words are near certain, so that
+    what is left is how sure the judge is."""
+    return math.exp(sum(reply.logprobs))
 
 
 def _numbers(segments: tuple, images: Mapping[str, bytes]) -> tuple[int, int]:

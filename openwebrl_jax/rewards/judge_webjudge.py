@@ -112,4 +112,4 @@ async def webjudge(
 
 def _read_note(text: str) -> _Note | None:
     found = verdict.numbers(text, {"score": (LOWEST, HIGHEST)})
-    return found and _Note(found["score"], verdict.word(text, "reason"))
+    return _Note(found["score"], verdict.word(text, "reason")) if found else None

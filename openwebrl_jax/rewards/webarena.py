@@ -14,6 +14,7 @@ asked of the judge's endpoint, its reply read as the original reads it.
 """
 
 import html
+import importlib
 import json
 import math
 import re
@@ -223,12 +224,12 @@ EVALUATORS: dict[str, Evaluator] = {
 def verified(task_id: int, trajectory: Trajectory) -> float:
     """The score of webarena-verified; the fact `har` names a trace, none is empty."""
     try:
-        from webarena_verified.api import WebArenaVerified
+        api = importlib.import_module("webarena_verified.api")
     except ImportError as error:
         raise ValueError(
             "mode 'verified' needs a package; pip install webarena-verified==1.2.3"
         ) from error
-    result = WebArenaVerified().evaluate_task(
+    result = api.WebArenaVerified().evaluate_task(
         task_id=task_id,
         agent_response=trajectory.answer,
         network_trace=trajectory.facts.get("har", []),
@@ -292,7 +293,7 @@ def _html_faults(rules: Mapping[str, Any], has_end_script: bool) -> Iterator[str
     if not has_end_script:
         yield f"program_html without an end_script that gives the facts {FACT}0, ..."
     targets = rules.get("program_html")
-    if not _is_list(targets):
+    if not isinstance(targets, list) or not targets:
         yield f"program_html={targets!r}; wanted a list of targets"
         return
     for target in targets:

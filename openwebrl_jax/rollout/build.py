@@ -48,6 +48,13 @@ def check(config: Any) -> None:
     combine.make_reward(config.reward, None)
 
 
+async def judge_of(
+    trajectory: types.Trajectory, complete: types.Complete, config: Any
+) -> types.Reward:
+    """The judge's word on a trajectory; `config` is config.reward.judge."""
+    return await judge.judge(trajectory, complete, config)
+
+
 def judge_identity(config: Any) -> dict[str, Any]:
     """Which judge scores: results under two of them cannot be compared."""
     return judge.identity(config.reward.judge)

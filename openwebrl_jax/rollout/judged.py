@@ -2,7 +2,8 @@
 
 The demonstration is itself a Trajectory: the judge's question as a talk (see
 `core.dialogue`), then its reply, rationale first and verdict last. Where the label
-comes without a rationale (a checker's), it is what was asked and what the last call did.
+comes without one (a checker's), the rationale is what was asked and what the last call
+did.
 """
 
 import json
@@ -10,7 +11,7 @@ from typing import Any
 
 from openwebrl_jax.core import dialogue, types
 from openwebrl_jax.core.causes import Cause
-from openwebrl_jax.rewards import combine, judge_single
+from openwebrl_jax.rewards import combine, judge_single, verdict
 
 _WORDS = {True: "success", False: "failure"}
 
@@ -63,6 +64,11 @@ def rationale(played: types.Trajectory) -> str:
     lines = [line.text for turn in played.turns for line in turn.feedback]
     did = lines[-1].partition(": ")[0] if lines else "nothing"
     return f"{played.task.intent} {did}"
+
+
+def reason(text: str) -> str:
+    """The rationale of a judge's reply, "" where it gave none."""
+    return verdict.word(text, "reason")
 
 
 def reply(reason: str, is_success: bool, open_think: bool) -> str:

@@ -10,7 +10,7 @@ import ray
 import ray.exceptions
 
 from openwebrl_jax.core import types
-from openwebrl_jax.runtime import cluster
+from openwebrl_jax.runtime import cluster, judge
 from openwebrl_jax.runtime.serving import Serving
 from openwebrl_jax.runtime.worker import Job, Result, Worker
 
@@ -27,6 +27,11 @@ class Crew:
         self.serving: Any = None  # None = no model yet
         self.rule: types.SamplingRule | None = None
         self.workers: dict[str, Any] = {}
+        self.judge: Any = None  # None = no judge of our own
+        workdir = config.reward.judge.workdir
+        if workdir:
+            config.reward = judge.as_trained(config)
+            self.judge = judge.serve(config, workdir, judge.own_config(workdir))
         for _ in range(config.rollout.workers):
             self.hire()
 
@@ -37,7 +42,9 @@ class Crew:
         name = f"worker-{self._born}"
         self._born += 1
         worker = Worker.options(**cluster.options(self._config, "browser")).remote()
-        ray.get(worker.start.remote(self._config, name))  # its methods interleave
+        ray.get(
+            worker.start.remote(self._config, name, self.judge)
+        )  # its methods interleave
         if self.serving is not None:
             ray.get(worker.connect.remote(self.serving, self.rule))
         self.workers[name] = worker
@@ -105,4 +112,6 @@ class Crew:
         ray.get([worker.close.remote() for worker in workers], timeout=_CLOSE_S)
         for worker in workers:
             ray.kill(worker)
+        if self.judge is not None:
+            ray.kill(self.judge)
         self.dismiss()

@@ -5,7 +5,7 @@ newest checkpoint when the same command is given again.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import ray
 import ray.exceptions
 
 from openwebrl_jax.batch import feed
-from openwebrl_jax.core import checks, metrics
+from openwebrl_jax.core import checks, metrics, types
 from openwebrl_jax.learn import folder
-from openwebrl_jax.rollout import build, store
+from openwebrl_jax.rollout import build, score, store
 from openwebrl_jax.runtime import cluster
 from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.learner import Learner
@@ -145,7 +145,7 @@ class _News:
         valid = [slot for slot in slots if slot.reward.is_valid]
         turns = sum(slot.turns for slot in slots)
         told = {
-            "rollout/success": [slot.reward.value >= 1.0 for slot in valid],
+            "rollout/success": [score.is_success(slot.reward) for slot in valid],
             "rollout/reward": [slot.reward.value for slot in valid],
             "rollout/turns": [slot.turns for slot in valid],
             "rollout/episodes": len(slots),
@@ -155,6 +155,7 @@ class _News:
             "episodes_per_s": metrics.share(len(slots), seconds),
             "env_steps_per_s": metrics.share(turns, seconds),
         }
+        told |= _judging(slots)
         causes = Counter(slot.reward.cause or slot.cause for slot in slots)
         told |= {f"cause/{cause}": count for cause, count in causes.items()}
         formats = sum((Counter(slot.format) for slot in slots), Counter())
@@ -167,6 +168,26 @@ class _News:
         groups = counts["groups"]
         kept = sum(groups[stage] for stage in ("trained", "waiting", "taken"))
         return kept, groups["filtered"]
+
+
+def _judging(slots: Sequence[types.Slot]) -> dict[str, Any]:
+    """Each part's mean, what judging took, and judge against checker."""
+    told: dict[str, Any] = {}
+    for name in sorted({name for slot in slots for name in slot.reward.parts}):
+        parts = [slot.reward.parts for slot in slots if name in slot.reward.parts]
+        told[f"reward/{name}"] = [part[name] for part in parts]
+    spent = sum((Counter(slot.reward.spent) for slot in slots), Counter())
+    told |= {f"judge/{name}": value for name, value in spent.items()}
+    if spent["replies"]:
+        told["judge/unparseable_frac"] = spent["unparseable"] / spent["replies"]
+    both = [
+        (slot.reward.parts["checker"] >= 1.0, slot.reward.parts["judge"] >= 1.0)
+        for slot in slots
+        if {"checker", "judge"} <= slot.reward.parts.keys()
+    ]
+    if both:
+        told |= score.agreement(both)
+    return told
 
 
 def _actor(kind: Any, config: Any, role: str) -> Any:

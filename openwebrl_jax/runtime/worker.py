@@ -5,6 +5,7 @@ trajectory durable and only then reports it.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ import ray.exceptions
 
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
-from openwebrl_jax.policy import remote
+from openwebrl_jax.policy import remote, served
 from openwebrl_jax.rollout import build, ledger, score, store
 
 
@@ -45,14 +46,21 @@ class Result:
 class Worker:
     """Owns a Runner (browser, local sites, rewards) with several contexts."""
 
-    async def start(self, config: Any, name: str) -> None:
-        """Starts Chromium and the local sites."""
+    async def start(self, config: Any, name: str, judge: Any = None) -> None:
+        """Starts Chromium and the local sites.
+
+        `judge` = the actor that serves a judge of our own; None = there is none.
+        """
         self._name, self._seed = name, config.seed
         self._contexts = config.rollout.contexts
         self._timeout_s = config.sample.timeout_s
-        judge = config.reward.judge
-        complete = remote.make_remote(judge) if judge.base_url else None
-        self._runner = build.make_runner(config, complete)
+        asked = config.reward.judge
+        self._judge: Any = None  # None = nobody but the checks
+        if judge is not None:
+            self._judge = served.Served(RemoteSampler(judge, self._timeout_s))
+        elif asked.base_url:
+            self._judge = remote.make_remote(asked)
+        self._runner = build.make_runner(config, self._judge)
         self._turnstile = asyncio.Semaphore(self._contexts)
         await self._runner.start()
 
@@ -82,6 +90,8 @@ class Worker:
         """Plays a slot, or judges what was played, and stores it."""
         if lease.trajectory:
             trajectory, _ = store.load(folder, lease.trajectory)
+            if self._judge is not None:  # an outage costs no try of this slot
+                await self._judge.recovered()
             reward = await self._runner.judge(trajectory)
         else:
             trajectory, reward = await self._runner.run(
@@ -89,6 +99,8 @@ class Worker:
                 key=(self._seed, lease.ordinal, lease.slot),
                 fresh_browser=lease.fresh_browser,
             )
+        spent = self._judge.spent() if self._judge is not None else {}
+        reward = dataclasses.replace(reward, spent={**reward.spent, **spent})
         name = await asyncio.to_thread(store.save, folder, trajectory, reward)
         return types.Slot(
             index=lease.slot,
