@@ -2,7 +2,7 @@
 # python3.11, git and make; what is already in place is not made again.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo test test-apps check format clean
+.PHONY: help setup setup-test demo judge-demo test test-apps check format clean
 
 PYTHON := .venv/bin/python
 ARGS ?=
@@ -18,6 +18,9 @@ setup-test:  ## the same, and what the tests need
 
 demo: setup  ## the whole job, small: SFT, then online RL in Chromium; see runs/demo
 	$(PYTHON) -m launch.demo --workdir=runs/demo $(ARGS)
+
+judge-demo: setup  ## a judge of our own, and RL by its word; see runs/judge_demo
+	$(PYTHON) -m launch.judge_demo --workdir=runs/judge_demo $(ARGS)
 
 test: setup-test check  ## all checks and tests; ARGS="-k grammar" picks some
 	$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)

@@ -6,12 +6,13 @@ comes without one (a checker's), the rationale is what was asked and what the la
 did.
 """
 
+import dataclasses
 import json
 from typing import Any
 
 from openwebrl_jax.core import dialogue, types
 from openwebrl_jax.core.causes import Cause
-from openwebrl_jax.rewards import combine, judge_single, verdict
+from openwebrl_jax.rewards import combine, injections, judge_single, verdict
 
 _WORDS = {True: "success", False: "failure"}
 
@@ -57,6 +58,19 @@ def question(played: types.Trajectory, config: Any) -> list[dict[str, Any]]:
 def can_be_judged(played: types.Trajectory) -> bool:
     """True = its ending may be a success: no other one is shown to a judge."""
     return combine.is_open(played)
+
+
+def injected(played: types.Trajectory) -> list[types.Trajectory]:
+    """The trajectory once for each text that begs for a success, put where a page's
+    words reach the judge: into the feedback of the last call."""
+    last = played.turns[-1]
+    made = []
+    for words in injections.INJECTIONS:
+        line = last.feedback[-1]
+        told = dataclasses.replace(line, text=f"{line.text}; appeared: '{words}'")
+        turn = dataclasses.replace(last, feedback=(*last.feedback[:-1], told))
+        made.append(dataclasses.replace(played, turns=(*played.turns[:-1], turn)))
+    return made
 
 
 def rationale(played: types.Trajectory) -> str:

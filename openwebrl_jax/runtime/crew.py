@@ -30,8 +30,8 @@ class Crew:
         self.judge: Any = None  # None = no judge of our own
         workdir = config.reward.judge.workdir
         if workdir:
-            config.reward = judge.as_trained(config)
             self.judge = judge.serve(config, workdir, judge.own_config(workdir))
+            self._config = judge.as_trained(config)
         for _ in range(config.rollout.workers):
             self.hire()
 

@@ -45,19 +45,19 @@ def run(
         checks.check_workdir(base / stage, config)
     asked = {"episodes": episodes, "error_rate": error_rate}
     demonstrate.check(sft.sft.data[0], sft, **asked)
-    with _timed(base, "start"):
+    with timed(base, "start"):
         cluster.start(rl)
         crew = Crew(rl)
     try:
-        with _timed(base, "demonstrations"):
+        with timed(base, "demonstrations"):
             demonstrate.collect(crew, sft, sft.sft.data[0], **asked)
-        with _timed(base, "sft"):
-            _train(sft, rl.init_from, train.sft)
-        with _timed(base, "evaluation"):
+        with timed(base, "sft"):
+            train_once(sft, rl.init_from, train.sft)
+        with timed(base, "evaluation"):
             _measure(crew, rl, base, rl.init_from, BEFORE)
-        with _timed(base, "rl"):
-            _train(rl, str(base / "rl"), functools.partial(train.grpo, crew=crew))
-        with _timed(base, "evaluation"):
+        with timed(base, "rl"):
+            train_once(rl, str(base / "rl"), functools.partial(train.grpo, crew=crew))
+        with timed(base, "evaluation"):
             _measure(crew, rl, base, str(base / "rl"), AFTER)
         crew.close()
     finally:
@@ -98,7 +98,7 @@ def summary(base: Path) -> dict[str, Any]:
     }
 
 
-def _train(config: Any, workdir: str, stage: Any) -> None:
+def train_once(config: Any, workdir: str, stage: Any) -> None:
     """Trains unless the run has exported its policy."""
     if not (Path(workdir) / folder.EXPORT / "model.safetensors").exists():
         stage(config, workdir, train.check(config, workdir))
@@ -115,7 +115,7 @@ def _measure(crew: Crew, config: Any, base: Path, model: str, name: str) -> None
 
 
 @contextlib.contextmanager
-def _timed(base: Path, stage: str) -> Iterator[None]:
+def timed(base: Path, stage: str) -> Iterator[None]:
     """Adds a stage's seconds to those of earlier starts; a kill loses few of them."""
     path = base / _MINUTES
     seconds = json.loads(path.read_text()) if path.exists() else {}

@@ -57,15 +57,12 @@ def own_config(workdir: str) -> Any:
 
 
 def as_trained(config: Any) -> Any:
-    """config.reward, its judge asked in the way in which the own one was trained."""
-    if not config.reward.judge.workdir:
-        return config.reward
-    reward = config.reward.copy_and_resolve_references()
-    trained = own_config(reward.judge.workdir).reward.judge
-    with reward.unlocked():
-        for key in ("protocol", "prompt", "screenshots"):
-            reward.judge[key] = trained[key]
-    return reward
+    """The config with its own judge asked in the way in which that was trained."""
+    config = config.copy_and_resolve_references()
+    trained = own_config(config.reward.judge.workdir).reward.judge
+    for key in ("protocol", "prompt", "screenshots"):
+        config.reward.judge[key] = trained[key]
+    return config
 
 
 def serve(config: Any, model: str, judge: Any) -> Any:
@@ -239,3 +236,8 @@ def relabelled(
     ]
     reasons = {name: judged.reason(line["reason"]) for name, line in told.items()}
     return mine, reasons
+
+
+def dismiss(serving: Any) -> None:
+    """Ends a serving actor."""
+    ray.kill(serving)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from configs import common
 from openwebrl_jax.core.types import Tab, ToolCall
 from openwebrl_jax.rewards import evidence, judge, verdict
+from openwebrl_jax.rewards.injections import INJECTIONS
 from tests.rewards import stories
-from tests.rewards.injections import INJECTIONS
 
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 REPLY = json.dumps(
