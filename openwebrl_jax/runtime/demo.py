@@ -16,7 +16,7 @@ from typing import Any
 
 from openwebrl_jax.core import checks, metrics
 from openwebrl_jax.learn import folder
-from openwebrl_jax.rollout import build, score
+from openwebrl_jax.rollout import build
 from openwebrl_jax.runtime import cluster, demonstrate, evaluate, train
 from openwebrl_jax.runtime.crew import Crew
 
@@ -80,10 +80,7 @@ def summary(base: Path) -> dict[str, Any]:
         "success_after_rl": evaluate.rate(after["sampled"]),
         "greedy_after_sft": evaluate.rate(before["greedy"]),
         "greedy_after_rl": evaluate.rate(after["greedy"]),
-        "gain": score.paired_gain(
-            [each["success"] for each in before["sampled"]["episodes"]],
-            [each["success"] for each in after["sampled"]["episodes"]],
-        ),
+        "gain": evaluate.gain(before["sampled"], after["sampled"]),
         "minutes": round(sum(seconds.values()) / 60, 2),
         "minutes_by_stage": {k: round(v / 60, 2) for k, v in seconds.items()},
         "episodes": int(episodes),

@@ -55,6 +55,7 @@ class Worker:
         self._contexts = config.rollout.contexts
         self._timeout_s = config.sample.timeout_s
         asked = config.reward.judge
+        self._rest_s = asked.rest_s
         self._judge: Any = None  # None = nobody but the checks
         if judge is not None:
             self._judge = served.Served(RemoteSampler(judge, self._timeout_s))
@@ -90,9 +91,11 @@ class Worker:
         """Plays a slot, or judges what was played, and stores it."""
         if lease.trajectory:
             trajectory, _ = store.load(folder, lease.trajectory)
-            if self._judge is not None:  # an outage costs no try of this slot
-                await self._judge.recovered()
             reward = await self._runner.judge(trajectory)
+            while reward.cause is Cause.JUDGE_UNAVAILABLE:  # it costs no try
+                await asyncio.sleep(self._rest_s)
+                await self._judge.recovered()
+                reward = await self._runner.judge(trajectory)
         else:
             trajectory, reward = await self._runner.run(
                 lease.task,
