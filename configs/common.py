@@ -95,6 +95,10 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.reward.judge.rest_s = 30.0  # after 5 failures in a row; then one is tried
     config.reward.judge.usd_per_million_in = 2.0  # price of prompt tokens
     config.reward.judge.usd_per_million_out = 8.0
+    config.reward.judge.canaries = ""  # workdir of labelled trajectories; "" = none
+    config.reward.judge.canaries_every = 10  # iterations
+    config.reward.judge.least_kappa = -1.0  # with checkers; below it the run pauses
+    config.reward.judge.most_false_positives = 1.0  # rate above which it pauses
 
     config.algo = ConfigDict()
     config.algo.loss = "mm_grpo"  # mm_grpo | mt_sft

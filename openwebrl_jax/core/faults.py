@@ -155,6 +155,8 @@ def of_judge(config: Any) -> Iterator[str]:
             f"config.reward.judge.api_key_env names {judge.api_key_env}, which is not "
             "set; set the variable, or the key's name to '' where none is needed"
         )
+    if judge.canaries and not (judge.base_url or judge.workdir):
+        yield "config.reward.judge.canaries is set and there is no judge to ask"
     if judge.base_url and judge.workdir:
         yield "config.reward.judge: base_url and workdir are set; wanted one judge"
 

@@ -119,6 +119,23 @@ def ask(found: Sequence[Labelled], out: Path, serving: Any, config: Any) -> None
     asyncio.run(_ask_all(found, out, served.Served(Through(serving)), config))
 
 
+def opinions(
+    found: Sequence[Labelled], serving: Any, config: Any
+) -> list[dict[str, Any]]:
+    """The lines of some trajectories by the judge that `serving` or, where that is
+    None, the endpoint of the config is; nothing is written."""
+
+    async def all_of_them() -> list[dict[str, Any]]:
+        complete: Any = served.Served(Through(serving)) if serving else None
+        complete = complete or remote.make_remote(config.reward.judge)
+        lines = [_judgement(each, complete, config) for each in found]
+        told = await asyncio.gather(*lines)
+        await complete.close()
+        return told
+
+    return asyncio.run(all_of_them())
+
+
 async def _ask_all(
     found: Sequence[Labelled], out: Path, complete: Any, config: Any
 ) -> None:
@@ -126,7 +143,7 @@ async def _ask_all(
     out.parent.mkdir(parents=True, exist_ok=True)
     told = {each["trajectory"] for each in read(out)}
     left = [each for each in found if each.name not in told]
-    bar = progress.Bar(f"judging {out.parent.name}", len(left))
+    bar = progress.Bar(f"judging {out.stem}", len(left))
     turnstile = asyncio.Semaphore(_AT_ONCE)
 
     async def one(each: Labelled) -> None:

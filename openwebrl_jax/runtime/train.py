@@ -5,7 +5,7 @@ newest checkpoint when the same command is given again.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from openwebrl_jax.batch import feed
 from openwebrl_jax.core import checks, metrics, types
 from openwebrl_jax.learn import folder
 from openwebrl_jax.rollout import build, score, store
-from openwebrl_jax.runtime import cluster
+from openwebrl_jax.runtime import cluster, watch
 from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.learner import Learner
 from openwebrl_jax.runtime.queue import Queue
@@ -90,8 +90,11 @@ def grpo(config: Any, workdir: str, origin: str, crew: Crew) -> str:
         workdir, stage="rl", total=config.algo.iterations, show=_SHOWN["grpo"]
     )
     news = _News(queue)
+    judges = watch.Watch(config, crew.judge)
     for iteration, told in _supervised(crew, queue, learner, workdir):
-        writer.write(iteration, told | news.read())
+        told |= news.read()
+        told |= judges.see(iteration, news.slots)
+        judges.check(writer.write(iteration, told))
     writer.close()
     ray.get(queue.close.remote())
     ray.kill(queue)
@@ -132,6 +135,7 @@ class _News:
         counts, _ = ray.get(queue.news.remote())
         self._kept, self._dropped = self._closed(counts)
         self._clock = metrics.Stopwatch()
+        self.slots: list[types.Slot] = []  # of the last call
 
     def read(self) -> dict[str, float]:
         """Metrics of all results since the last call, kept groups or not."""
@@ -155,7 +159,7 @@ class _News:
             "episodes_per_s": metrics.share(len(slots), seconds),
             "env_steps_per_s": metrics.share(turns, seconds),
         }
-        told |= _judging(slots)
+        self.slots = slots
         causes = Counter(slot.reward.cause or slot.cause for slot in slots)
         told |= {f"cause/{cause}": count for cause, count in causes.items()}
         formats = sum((Counter(slot.format) for slot in slots), Counter())
@@ -168,26 +172,6 @@ class _News:
         groups = counts["groups"]
         kept = sum(groups[stage] for stage in ("trained", "waiting", "taken"))
         return kept, groups["filtered"]
-
-
-def _judging(slots: Sequence[types.Slot]) -> dict[str, Any]:
-    """Each part's mean, what judging took, and judge against checker."""
-    told: dict[str, Any] = {}
-    for name in sorted({name for slot in slots for name in slot.reward.parts}):
-        parts = [slot.reward.parts for slot in slots if name in slot.reward.parts]
-        told[f"reward/{name}"] = [part[name] for part in parts]
-    spent = sum((Counter(slot.reward.spent) for slot in slots), Counter())
-    told |= {f"judge/{name}": value for name, value in spent.items()}
-    if spent["replies"]:
-        told["judge/unparseable_frac"] = spent["unparseable"] / spent["replies"]
-    both = [
-        (slot.reward.parts["checker"] >= 1.0, slot.reward.parts["judge"] >= 1.0)
-        for slot in slots
-        if {"checker", "judge"} <= slot.reward.parts.keys()
-    ]
-    if both:
-        told |= score.agreement(both)
-    return told
 
 
 def _actor(kind: Any, config: Any, role: str) -> Any:
