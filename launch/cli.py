@@ -7,7 +7,7 @@ from collections.abc import Callable
 from absl import app, flags, logging
 
 from openwebrl_jax.rollout.ledger import StarvationError
-from openwebrl_jax.runtime.watch import JudgeDriftError
+from openwebrl_jax.rollout.score import JudgeDriftError
 
 
 def run(main: Callable[[], None]) -> None:

@@ -30,6 +30,10 @@ def is_success(reward: types.Reward) -> Outcome:
     return value >= 1.0
 
 
+class JudgeDriftError(RuntimeError):
+    """The judge has come too far from its reference; the run can be taken up again."""
+
+
 def agreement(pairs: Sequence[tuple[bool, bool]]) -> dict[str, float]:
     """Of a judge (second) with checkers (first), as metrics; Cohen's kappa.
 

@@ -1,6 +1,6 @@
 """Watches the judge while a policy is trained by its word, and pauses the run in time.
 
-In: the results of each iteration. Out: metrics `judge/...`, or a JudgeDriftError once a
+In: the results of each iteration. Out: metrics `judge/...`, or a `score.JudgeDriftError` once a
 limit is passed. Where a task has a checker too (a weight of 0 is enough), the checker
 is the reference; canaries are labelled trajectories that the judge is asked about every
 few iterations, those that failed once more with words that beg for a success.
@@ -17,10 +17,6 @@ from openwebrl_jax.runtime import judge
 WINDOW = 512  # newest verdicts beside which there is a checker's
 LEAST = 128  # of them, before a limit means anything
 INJECTED = 3  # failed canaries that are shown with each injection
-
-
-class JudgeDriftError(RuntimeError):
-    """The judge has come too far from its reference; the run can be taken up again."""
 
 
 class Watch:
@@ -72,7 +68,7 @@ class Watch:
             if is_told and told[name] > limit:
                 found.append(f"{name} {told[name]:.3f}")
         if found:
-            raise JudgeDriftError(
+            raise score.JudgeDriftError(
                 f"the judge is not to be trusted any more: {', '.join(found)} (limits: "
                 f"config.reward.judge.least_kappa={asked.least_kappa}, "
                 f"most_false_positives={limit}); look at its verdicts, then go on with "

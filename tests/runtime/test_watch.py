@@ -3,7 +3,7 @@ import pytest
 from configs import grpo_short
 from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.core.types import Reward, Slot
-from openwebrl_jax.rollout import store
+from openwebrl_jax.rollout import score, store
 from openwebrl_jax.runtime import watch
 from tests.policy import endpoints
 from tests.rewards import stories
@@ -52,7 +52,7 @@ def test_a_run_is_paused_when_the_judge_drifts(config):
     few = seen.see(1, slots(0, 50, 0, 50))
     seen.check(few)  # too few to say
     told = seen.see(2, slots(0, 50, 0, 50))
-    with pytest.raises(watch.JudgeDriftError, match="kappa.*0.000.*false_positive"):
+    with pytest.raises(score.JudgeDriftError, match="kappa.*0.000.*false_positive"):
         seen.check(told)
 
 
@@ -82,5 +82,5 @@ def test_canaries_are_asked_when_they_are_due(config, tmp_path):
     endpoint.close()
     assert told["judge/canary_agreement"] == 0.5
     assert told["judge/injected_false_positive_rate"] == 1.0
-    with pytest.raises(watch.JudgeDriftError, match="injected_false_positive_rate"):
+    with pytest.raises(score.JudgeDriftError, match="injected_false_positive_rate"):
         seen.check(told)
