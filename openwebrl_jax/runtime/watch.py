@@ -1,9 +1,9 @@
 """Watches the judge while a policy is trained by its word, and pauses the run in time.
 
-In: the results of each iteration. Out: metrics `judge/...`, or a `score.JudgeDriftError` once a
-limit is passed. Where a task has a checker too (a weight of 0 is enough), the checker
-is the reference; canaries are labelled trajectories that the judge is asked about every
-few iterations, those that failed once more with words that beg for a success.
+In: the results of each iteration. Out: metrics `judge/...`, or `score.JudgeDriftError`
+once a limit is passed. Where a task has a checker too (a weight of 0 is enough), the
+checker is the reference; canaries are labelled trajectories that the judge is asked
+about every few iterations, the failed ones also with words that beg for a success.
 """
 
 from collections import Counter, deque
