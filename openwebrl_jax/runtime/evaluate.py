@@ -73,8 +73,10 @@ def gain(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
             f"success was judged by {judges[0]} before and by {judges[1]} after; "
             "wanted two evaluations by the same judge"
         )
-    outcomes = [[it["success"] for it in told["episodes"]] for told in (before, after)]
-    return score.paired_gain(*outcomes)
+    early, late = (
+        [each["success"] for each in told["episodes"]] for told in (before, after)
+    )
+    return score.paired_gain(early, late)
 
 
 def rate(told: dict[str, Any]) -> dict[str, float]:

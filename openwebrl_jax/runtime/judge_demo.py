@@ -89,12 +89,11 @@ def _play(
     crew.serve(str(folder.find(str(base / "sft"))), rl)
     other = rl.copy_and_resolve_references()
     other.tasks.names = UNSEEN
-    for name, config, split in (
-        ("train", rl, "train"),
-        ("seen", rl, "heldout"),
-        ("unseen", other, "heldout"),
+    for name, tasks in (
+        ("train", build.make_source(rl, "train")),
+        ("seen", build.make_source(rl, "heldout")),
+        ("unseen", build.make_source(other, "heldout")),
     ):
-        tasks = build.make_source(config, split)
         key = rl.seed + _PURPOSE
         jobs = [
             Job(task=tasks.task_at(n), key=(key, n, 0)) for n in range(counts[name])

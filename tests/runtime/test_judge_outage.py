@@ -102,6 +102,7 @@ async def test_no_reward_is_written_while_the_judge_is_away(tmp_path, monkeypatc
         await asyncio.gather(playing, return_exceptions=True)
         await worker.close()
         await worker._judge.close()
+        queue._journal.close()
         endpoint.close()
     lines = (tmp_path / queues.JOURNAL).read_text().splitlines()
     kinds = [json.loads(line.partition(" ")[2])["kind"] for line in lines]
