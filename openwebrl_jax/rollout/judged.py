@@ -8,12 +8,14 @@ did.
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 from openwebrl_jax.core import dialogue, types
 from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.rewards import combine, injections, judge_single, verdict
 
+_QUOTED = re.compile(r"""(?<=["'])[^"']+(?=["'])""")
 _WORDS = {True: "success", False: "failure"}
 
 
@@ -74,10 +76,15 @@ def injected(played: types.Trajectory) -> list[types.Trajectory]:
 
 
 def rationale(played: types.Trajectory) -> str:
-    """What was asked, and what the last call did."""
+    """What was asked and what the last call did, by the names in quotes if any."""
     lines = [line.text for turn in played.turns for line in turn.feedback]
     did = lines[-1].partition(": ")[0] if lines else "nothing"
-    return f"{played.task.intent} {did}"
+    return f"{_named(played.task.intent)} {_named(did)}"
+
+
+def _named(words: str) -> str:
+    """What stands in quotes, else all of it."""
+    return ", ".join(_QUOTED.findall(words)) or words
 
 
 def reason(text: str) -> str:

@@ -57,7 +57,7 @@ def test_what_is_learnt_is_what_will_be_asked(
     assert list(row.images) == list(images.values())
     said = made.chat.decode(row.ids[len(prompt) :].tolist())
     reason, _, answer = said.partition("</think>")
-    assert reason == "Buy milk clicked button 'OK'"
+    assert reason == "Buy milk OK"
     assert verdict.read(answer) == float(is_success)
     assert len(prompt) <= max(config.sample.prompt_buckets)
 
