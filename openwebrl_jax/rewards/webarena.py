@@ -109,22 +109,34 @@ def must_include(reference: str, answer: str, is_alone: bool) -> float:
 
 
 def tokens(text: str) -> list[str]:
-    """Words and marks of a text, cut as the Penn Treebank does."""
+    """Words and marks of a text, cut by the rules of the Penn Treebank."""
     for pattern, put in _CUTS:
+        text = re.sub(pattern, put, text)
+    text = f" {text} "
+    for pattern, put in _ENDS:
         text = re.sub(pattern, put, text)
     return text.split()
 
 
 _CUTS = (
-    (r"(^|[ (\[{<])(\"|``)", r"\1 `` "),
+    (r"([«“‘„]|``+)", r" \1 "),
+    (r"^\"", "`` "),
+    (r"([ (\[{<])(\"|'{2})", r"\1 `` "),
+    (r"(?i)(?<!\w)(')(?!re|ve|ll|m|t|s|d|n)(\w)", r"\1 \2"),
+    (r"([^.])(\.)([\])}>\"'»”’ ]*)\s*$", r"\1 \2 \3 "),
     (r"([:,])([^\d])", r" \1 \2"),
     (r"([:,])$", r" \1 "),
-    (r"\.{2,}", " ... "),
-    (r"[;@#$%&?!\[\](){}<>“”«»…]", r" \g<0> "),
-    (r"([^.])(\.)([\])}>\"'»”’ ]*)\s*$", r"\1 \2 \3 "),
+    (r"\.{2,}", r" \g<0> "),
+    (r"[;@#$%&?!]", r" \g<0> "),
+    (r"([^'])' ", r"\1 ' "),
+    (r"[\]\[(){}<>]", r" \g<0> "),
     (r"--", " -- "),
-    (r"\"", " '' "),
-    (r"([^' ])('ll|'re|'ve|n't|'s|'m|'d|') ", r"\1 \2 "),
+)
+_ENDS = (
+    (r"([»”’])", r" \1 "),
+    (r"''|\"", " '' "),
+    (r"([^' ])('[sSmMdD]|') ", r"\1 \2 "),
+    (r"([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) ", r"\1 \2 "),
 )
 
 
