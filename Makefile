@@ -20,7 +20,7 @@ demo: setup  ## the whole job, small: SFT, then online RL in Chromium; see runs/
 	$(PYTHON) -m launch.demo --workdir=runs/demo $(ARGS)
 
 judge-demo: setup  ## a judge of our own, and RL by its word; see runs/judge_demo
-	$(PYTHON) -m launch.judge_demo --workdir=runs/judge_demo $(ARGS)
+	$(PYTHON) -m launch.judge_demo --workdir=runs/judge_demo --rl.algo.iterations=36 $(ARGS)
 
 test: setup-test check  ## all checks and tests; ARGS="-k grammar" picks some
 	$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)

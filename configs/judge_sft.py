@@ -42,7 +42,7 @@ def get_config(variant: str = ""):
         config.sample.response_tokens = 96
         config.sample.context_tokens = 352
         config.sample.prompt_buckets = (256,)
-        config.sft.steps = 250
+        config.sft.steps = 220
         config.sft.rows = 32
         config.batch.lengths = (288,)  # two of them
         config.batch.loss_tokens = 160
@@ -52,5 +52,5 @@ def get_config(variant: str = ""):
         config.optim.schedule = "trapezoid"
         config.optim.warmup_steps = 20
         config.optim.b2 = 0.95
-        config.checkpoint.every = 250
+        config.checkpoint.every = 110
     return config

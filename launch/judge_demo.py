@@ -23,8 +23,8 @@ _WORKDIR = flags.DEFINE_string("workdir", "runs/judge_demo", "Folder of this run
 _COUNTS = {
     name: flags.DEFINE_integer(name, count, f"Episodes, {what}.")
     for name, count, what in (
-        ("demonstrations", 1600, "of the policy's teacher"),
-        ("train", 2400, "of the policy, to learn judging from"),
+        ("demonstrations", 1200, "of the policy's teacher"),
+        ("train", 1600, "of the policy, to learn judging from"),
         ("seen", 560, "held out, of pages that the judge has learnt from"),
         ("unseen", 320, "of other pages"),
     )
