@@ -10,12 +10,15 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
+from absl import logging
+
 from openwebrl_jax.core import types
 from openwebrl_jax.rollout import judged, score
 from openwebrl_jax.runtime import judge
 
 WINDOW = 512  # newest verdicts beside which there is a checker's
 LEAST = 128  # of them, before a limit means anything
+ALARM = 0.02  # share of replies that cannot be read
 INJECTED = 3  # failed canaries that are shown with each injection
 
 
@@ -103,5 +106,7 @@ def parts(slots: Sequence[types.Slot]) -> dict[str, Any]:
     spent = sum((Counter(slot.reward.spent) for slot in slots), Counter())
     told |= {f"judge/{name}": value for name, value in spent.items()}
     if spent["replies"]:
-        told["judge/unparseable_frac"] = spent["unparseable"] / spent["replies"]
+        share = told["judge/unparseable_frac"] = spent["unparseable"] / spent["replies"]
+        if share > ALARM:
+            logging.warning("%.1f %% of the judge's replies say nothing", 100 * share)
     return told

@@ -35,8 +35,9 @@ def config():
     return grpo_short.get_config("tiny")
 
 
-def test_the_gap_between_judge_and_checker_is_told(config):
+def test_the_gap_between_judge_and_checker_is_told(config, caplog):
     told = watch.Watch(config, None).see(1, slots(40, 10, 0, 50))
+    assert "50.0 % of the judge's replies say nothing" in caplog.text
     assert told["judge/gap"] == pytest.approx(0.1)
     assert told["judge/false_positive_rate"] == pytest.approx(0.2)
     assert told["judge/kappa"] == pytest.approx(0.8)
