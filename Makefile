@@ -2,7 +2,7 @@
 # python3.11, git and make; what is already in place is not made again.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo chaos test test-apps test-long check format clean
+.PHONY: help setup setup-test demo judge-demo chaos test test-apps test-long check format clean
 
 PYTHON := .venv/bin/python
 ARGS ?=
@@ -22,6 +22,9 @@ demo: setup  ## the whole job, small: SFT, then online RL in Chromium; see runs/
 
 chaos: setup  ## kills what a real run is made of for MINUTES=20; see runs/chaos
 	$(PYTHON) -m launch.chaos --workdir=runs/chaos --minutes=$(MINUTES) $(ARGS)
+
+judge-demo: setup  ## a judge of our own, and RL by its word; see runs/judge_demo
+	$(PYTHON) -m launch.judge_demo --workdir=runs/judge_demo --rl.algo.iterations=36 $(ARGS)
 
 test: setup-test check  ## all checks and tests; ARGS="-k grammar" picks some
 	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -80,15 +80,29 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
 
     config.reward = ConfigDict()
     config.reward.format_error = -1.0  # value of an episode that ended so
+    # Parts and their weights, see rewards/combine.py; one of weight 0 is told only.
     config.reward.weights = ConfigDict({"outcome": 1.0})
     config.reward.judge = ConfigDict()
-    config.reward.judge.base_url = ""  # OpenAI-compatible endpoint; "" = no judge
+    config.reward.judge.base_url = ""  # OpenAI-compatible endpoint; "" = none
+    config.reward.judge.workdir = ""  # or a judge of our own, trained there; "" = none
+    config.reward.judge.protocol = "single"  # single | webjudge | webvoyager | opagent
+    config.reward.judge.prompt = "full"  # full | short
     config.reward.judge.model = "gpt-4.1"
     config.reward.judge.api_key_env = "OPENAI_API_KEY"  # variable, not key
-    config.reward.judge.timeout_s = 30.0
+    config.reward.judge.timeout_s = 30.0  # of one try of one call
     config.reward.judge.tries = 3  # seeds tried before a verdict is void
-    config.reward.judge.screenshots = 3  # newest ones shown, the final page beside them
-    config.reward.judge.concurrency = 8
+    config.reward.judge.screenshots = 3  # newest ones, and the final page; -1 = no page
+    config.reward.judge.relevance = (
+        3  # webjudge: least score of a screenshot that counts
+    )
+    config.reward.judge.concurrency = 8  # calls at once, of a worker
+    config.reward.judge.rest_s = 30.0  # after 5 failures in a row; then one is tried
+    config.reward.judge.usd_per_million_in = 2.0  # price of prompt tokens
+    config.reward.judge.usd_per_million_out = 8.0
+    config.reward.judge.canaries = ""  # workdir of labelled trajectories; "" = none
+    config.reward.judge.canaries_every = 10  # iterations
+    config.reward.judge.least_kappa = -1.0  # with checkers; below it the run pauses
+    config.reward.judge.most_false_positives = 1.0  # rate above which it pauses
 
     config.algo = ConfigDict()
     config.algo.loss = "mm_grpo"  # mm_grpo | mt_sft

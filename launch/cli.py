@@ -7,6 +7,7 @@ from collections.abc import Callable
 from absl import app, flags, logging
 
 from openwebrl_jax.rollout.ledger import StallError, StarvationError
+from openwebrl_jax.rollout.score import JudgeDriftError
 
 
 def run(main: Callable[[], None]) -> None:
@@ -25,7 +26,7 @@ def run(main: Callable[[], None]) -> None:
         except (ValueError, FileNotFoundError, NotADirectoryError) as error:
             print(f"refused: {_innermost(error)}", file=sys.stderr)
             sys.exit(2)
-        except (StallError, StarvationError) as error:
+        except (StallError, StarvationError, JudgeDriftError) as error:
             print(f"stopped: {_innermost(error)}", file=sys.stderr)
             sys.exit(3)
 

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "rollout": ("core", "tasks", "web", "agent", "rewards", "algos.advantages"),
     "policy": ("core", "tokens", "models"),
     "policy/remote.py": ("core",),
+    "policy/served.py": ("core",),
     "batch": ("core",),
     "batch/collate.py": ("core", "tokens.images", "tokens.positions"),
     "batch/demos.py": ("core", "tokens.chat"),
@@ -38,7 +39,7 @@ MAY_IMPORT = {
 
 # Outside package -> the places that may import it; a minus takes a place out again.
 DEVICE = ("models", "algos", "policy", "learn", "-algos/advantages.py")
-DEVICE += ("-policy/remote.py",)
+DEVICE += ("-policy/remote.py", "-policy/served.py")
 ONLY_IN = {
     **dict.fromkeys(("jax", "jaxlib", "flax", "optax", "orbax", "chex"), DEVICE),
     "ray": ("runtime",),

@@ -5,6 +5,7 @@ function here relies on another's having found nothing.
 """
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,15 @@ def of_judge(config: Any) -> Iterator[str]:
             "config.reward.judge.api_key_env is no variable's name; wanted the name "
             "of the environment variable that holds the key, never the key"
         )
+    elif judge.base_url and judge.api_key_env and not os.environ.get(judge.api_key_env):
+        yield (
+            f"config.reward.judge.api_key_env names {judge.api_key_env}, which is not "
+            "set; set the variable, or the key's name to '' where none is needed"
+        )
+    if judge.canaries and not (judge.base_url or judge.workdir):
+        yield "config.reward.judge.canaries is set and there is no judge to ask"
+    if judge.base_url and judge.workdir:
+        yield "config.reward.judge: base_url and workdir are set; wanted one judge"
 
 
 def of_mesh(config: Any, devices: int | None) -> Iterator[str]:

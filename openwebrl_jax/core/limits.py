@@ -14,6 +14,8 @@ CHOICES = {
     "web.tape": ("", "record", "replay"),
     "agent.prompt": ("full", "short"),
     "agent.history": ("full", "hide_thinking", "action_only"),
+    "reward.judge.protocol": ("single", "webjudge", "webvoyager", "opagent"),
+    "reward.judge.prompt": ("full", "short"),
     "algo.loss": ("mm_grpo", "mt_sft"),
     "algo.advantage": ("mean_std", "mean", "rloo"),
     "batch.layout": ("tree", "turn"),
@@ -47,7 +49,14 @@ INTERVALS = {
     "sample.slots": "[1, inf)",
     "reward.format_error": "(-inf, inf)",
     "reward.judge.tries": "[1, 100]",
-    "reward.judge.screenshots": "[0, 100]",
+    "reward.judge.screenshots": "[-1, 100]",
+    "reward.judge.relevance": "[1, 5]",
+    "reward.judge.rest_s": "[0, 86400]",
+    "reward.judge.canaries_every": "[1, inf)",
+    "reward.judge.least_kappa": "[-1, 1]",
+    "reward.judge.most_false_positives": "[0, 1]",
+    "reward.judge.usd_per_million_in": "[0, inf)",
+    "reward.judge.usd_per_million_out": "[0, inf)",
     "reward.judge.concurrency": "[1, inf)",
     "algo.group": "[2, 1024]",
     "algo.groups": "[1, inf)",
@@ -108,6 +117,13 @@ FREE = (
     "reward.judge.api_key_env",
     "reward.judge.base_url",
     "reward.judge.concurrency",
+    "reward.judge.rest_s",
+    "reward.judge.canaries",
+    "reward.judge.canaries_every",
+    "reward.judge.least_kappa",
+    "reward.judge.most_false_positives",
+    "reward.judge.usd_per_million_in",
+    "reward.judge.usd_per_million_out",
     "rollout.canary_url",
     "rollout.contexts",
     "rollout.workers",
@@ -134,6 +150,18 @@ def leaves(config: Any) -> dict[str, Any]:
         else:
             flat[key] = value
     return flat
+
+
+def tree(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """What `leaves` made flat, as nested dicts."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *path, name = key.split(".")
+        inner = nested
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[name] = value
+    return nested
 
 
 def is_free(key: str) -> bool:

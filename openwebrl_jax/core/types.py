@@ -264,6 +264,8 @@ class Reward:
     parts: Mapping[str, float]
     is_valid: bool
     cause: Cause | None = None  # set where judging itself failed, else None
+    # What judging took: replies, unparseable, calls, tokens, usd; see policy.remote.
+    spent: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

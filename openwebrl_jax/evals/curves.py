@@ -52,8 +52,8 @@ def draw(
         )
     ):
         axes = figure.add_subplot(grid[row, 1])
-        _dress(axes, title)
-        _line(axes, *series(records, name), colour)
+        dress(axes, title)
+        line(axes, *series(records, name), colour)
         if name == MIXED:
             _share_axis(axes)
         panels.append(axes)
@@ -87,7 +87,7 @@ def _draw_success(
     axes: Axes, summary: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
 ) -> None:
     """Success in training with its band, and what was measured on held-out tasks."""
-    _dress(axes, "success, with 95 % intervals")
+    dress(axes, "success, with 95 % intervals")
     _share_axis(axes)
     counted = [
         record for record in records if record.get(EPISODES) and SUCCESS in record
@@ -96,7 +96,7 @@ def _draw_success(
     bounds = np.array([_interval(record) for record in counted]).reshape(-1, 2)
     low, high = bounds.T
     axes.fill_between(steps, low, high, color=BLUE, alpha=0.12, linewidth=0)
-    _line(axes, *series(records, SUCCESS), BLUE, "in training, sampled")
+    line(axes, *series(records, SUCCESS), BLUE, "in training, sampled")
     last = max((record["step"] for record in records), default=1)
     for before, after, label, colour, marker, above in HELDOUT:
         rates = {
@@ -139,7 +139,7 @@ def _draw_rates(
         )  # fmt: skip
 
 
-def _line(
+def line(
     axes: Axes, updates: np.ndarray, values: np.ndarray, colour: str, label: str = ""
 ) -> None:
     """The values faintly, and their running mean over a tenth of the run."""
@@ -157,7 +157,7 @@ def _share_axis(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
-def _dress(axes: Axes, title: str) -> None:
+def dress(axes: Axes, title: str) -> None:
     """One look for all panels."""
     axes.set_title(title, loc="left", color=INK, fontsize=11, fontweight="bold")
     axes.spines[["top", "right", "left"]].set_visible(False)

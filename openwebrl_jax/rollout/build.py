@@ -14,9 +14,9 @@ from typing import Any
 from openwebrl_jax.agent import single
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Owner
-from openwebrl_jax.rewards import combine
+from openwebrl_jax.rewards import combine, judge
 from openwebrl_jax.rollout import canary, episode, oracle
-from openwebrl_jax.tasks import sites, source
+from openwebrl_jax.tasks import formats, sites, source
 from openwebrl_jax.web import browser, env, fake
 
 Key = tuple[int, int, int]  # seed, group ordinal, slot
@@ -33,7 +33,17 @@ def make_source(config: Any, split: source.Split) -> source.Source:
 
 def check(config: Any) -> None:
     """Refuses, before anything starts, tasks or a browser that are not there."""
+    asked = config.reward.judge
+    has_judge = bool(asked.base_url or asked.workdir)
     make_source(config, "train")
+    if config.tasks.suite == "file":
+        every = formats.load(config.tasks.path, max_turns=config.tasks.max_turns)
+        combine.check_tasks(every, has_judge)
+    if dict(config.reward.weights).get("judge") and not has_judge:
+        raise ValueError(
+            "config.reward.weights has judge, and there is none; set "
+            "config.reward.judge.base_url or workdir"
+        )
     if config.tasks.suite != FAKE:
         browser.find_chromium(config.web.chromium)
     combine.make_reward(config.reward, None)
@@ -50,6 +60,18 @@ def opening(config: Any) -> tuple[types.Segment, ...]:
         active_tab=0,
     )
     return single.prompt(single.first(task, config.agent), bare, config.agent).segments
+
+
+async def judge_of(
+    trajectory: types.Trajectory, complete: types.Complete, config: Any
+) -> types.Reward:
+    """The judge's word on a trajectory; `config` is config.reward.judge."""
+    return await judge.judge(trajectory, complete, config)
+
+
+def judge_identity(config: Any) -> dict[str, Any]:
+    """Which judge scores: results under two of them cannot be compared."""
+    return judge.identity(config.reward.judge)
 
 
 def make_runner(config: Any, complete: types.Complete | None = None) -> "Runner":

@@ -20,8 +20,38 @@ _RESAMPLES = 10_000
 
 
 def is_success(reward: types.Reward) -> Outcome:
-    """What an episode's reward says of its task; None = void."""
-    return reward.value >= 1.0 if reward.is_valid else None
+    """What an episode's reward says of its task; None = void.
+
+    Its part `outcome`, or else `judge`, decides: penalties make no success a failure.
+    """
+    if not reward.is_valid:
+        return None
+    value = reward.parts.get("outcome", reward.parts.get("judge", reward.value))
+    return value >= 1.0
+
+
+class JudgeDriftError(RuntimeError):
+    """The judge has come too far from its reference; the run can be taken up again."""
+
+
+def agreement(pairs: Sequence[tuple[bool, bool]]) -> dict[str, float]:
+    """Of a judge (second) with checkers (first), as metrics; Cohen's kappa.
+
+    A gap that widens while training is a judge that is being won over.
+    """
+    n = len(pairs)
+    true, said = (sum(each) / n for each in zip(*pairs, strict=True))
+    same = sum(first == second for first, second in pairs) / n
+    chance = true * said + (1 - true) * (1 - said)
+    failures = [second for first, second in pairs if not first]
+    told = {
+        "judge/agreement": same,
+        "judge/kappa": (same - chance) / (1 - chance) if chance < 1 else 0.0,
+        "judge/gap": said - true,
+    }
+    if failures:
+        told["judge/false_positive_rate"] = sum(failures) / len(failures)
+    return told
 
 
 def success(outcomes: Iterable[Outcome]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import ray.exceptions
 
 from openwebrl_jax.core import types
 from openwebrl_jax.rollout import ledger
-from openwebrl_jax.runtime import cluster
+from openwebrl_jax.runtime import cluster, judge
 from openwebrl_jax.runtime.serving import Serving
 from openwebrl_jax.runtime.worker import Job, Result, Worker
 
@@ -53,10 +53,18 @@ class Crew:
         self.serving: Any = None  # None = no model yet
         self.rule: types.SamplingRule | None = None
         self.workers: dict[str, Any] = {}
+        self.judge: Any = None  # None = no judge of our own
+        self._settings = config  # as the workers get it
+        if config.reward.judge.workdir:
+            self._settings = judge.as_trained(config)
         self.gather()
 
     def gather(self) -> None:
-        """Hires workers until there are as many as the config wants."""
+        """Hires what is missing: a judge of our own, workers."""
+        workdir = self._config.reward.judge.workdir
+        if workdir and self.judge is None:
+            own = judge.own_config(workdir)
+            self.judge = judge.serve(self._config, workdir, own)
         while len(self.workers) < self._config.rollout.workers:
             self.hire()
 
@@ -65,7 +73,8 @@ class Crew:
         name = f"worker-{self._born}"
         self._born += 1
         worker = cluster.actor(Worker, self._config, "browser")
-        ray.get(worker.start.remote(self._config, name))  # its methods interleave
+        # Its methods interleave.
+        ray.get(worker.start.remote(self._settings, name, self.judge))
         if self.rule is not None:
             ray.get(worker.connect.remote(self.serving, self.rule))
         self.workers[name] = worker
@@ -136,6 +145,7 @@ class Crew:
         """Ends what is left of all actors, at once."""
         cluster.kill(*self.workers.values())
         self.workers.clear()
+        self._dismiss_judge()
         self.dismiss()
 
     def stats(self) -> Iterator[dict[str, float]]:
@@ -150,4 +160,10 @@ class Crew:
         endings = [worker.close.remote() for worker in workers]
         ray.wait(endings, num_returns=len(endings), timeout=_CLOSE_S)
         cluster.kill(*workers)
+        self._dismiss_judge()
         self.dismiss()
+
+    def _dismiss_judge(self) -> None:
+        if self.judge is not None:
+            cluster.kill(self.judge)
+            self.judge = None

@@ -16,7 +16,7 @@ from typing import Any
 
 from openwebrl_jax.core import checks, metrics
 from openwebrl_jax.learn import folder
-from openwebrl_jax.rollout import build, score
+from openwebrl_jax.rollout import build
 from openwebrl_jax.runtime import cluster, demonstrate, evaluate, train
 from openwebrl_jax.runtime.crew import Crew
 
@@ -46,19 +46,19 @@ def run(
         checks.check_workdir(base / stage, config)
     asked = {"episodes": episodes, "error_rate": error_rate}
     demonstrate.check(sft.sft.data[0], sft, **asked)
-    with _timed(base, "start"):
+    with timed(base, "start"):
         cluster.start(rl)
         crew = Crew(rl)
     try:
-        with _timed(base, "demonstrations"):
+        with timed(base, "demonstrations"):
             demonstrate.collect(crew, sft, sft.sft.data[0], **asked)
-        with _timed(base, "sft"):
-            _train(sft, rl.init_from, train.sft)
-        with _timed(base, "evaluation"):
+        with timed(base, "sft"):
+            train_once(sft, rl.init_from, train.sft)
+        with timed(base, "evaluation"):
             _measure(crew, rl, base, rl.init_from, BEFORE)
-        with _timed(base, "rl"):
-            _train(rl, str(base / "rl"), functools.partial(train.grpo, crew=crew))
-        with _timed(base, "evaluation"):
+        with timed(base, "rl"):
+            train_once(rl, str(base / "rl"), functools.partial(train.grpo, crew=crew))
+        with timed(base, "evaluation"):
             _measure(crew, rl, base, str(base / "rl"), AFTER)
         crew.close()
     finally:
@@ -81,10 +81,7 @@ def summary(base: Path) -> dict[str, Any]:
         "success_after_rl": evaluate.rate(after["sampled"]),
         "greedy_after_sft": evaluate.rate(before["greedy"]),
         "greedy_after_rl": evaluate.rate(after["greedy"]),
-        "gain": score.paired_gain(
-            [each["success"] for each in before["sampled"]["episodes"]],
-            [each["success"] for each in after["sampled"]["episodes"]],
-        ),
+        "gain": evaluate.gain(before["sampled"], after["sampled"]),
         "minutes": round(sum(seconds.values()) / 60, 2),
         "minutes_by_stage": {k: round(v / 60, 2) for k, v in seconds.items()},
         "episodes": int(episodes),
@@ -104,7 +101,7 @@ def summary(base: Path) -> dict[str, Any]:
     }
 
 
-def _train(config: Any, workdir: str, stage: Any) -> None:
+def train_once(config: Any, workdir: str, stage: Any) -> None:
     """Trains unless the run has exported its policy."""
     if not (Path(workdir) / folder.EXPORT / "model.safetensors").exists():
         stage(config, workdir, train.check(config, workdir))
@@ -121,7 +118,7 @@ def _measure(crew: Crew, config: Any, base: Path, model: str, name: str) -> None
 
 
 @contextlib.contextmanager
-def _timed(base: Path, stage: str) -> Iterator[None]:
+def timed(base: Path, stage: str) -> Iterator[None]:
     """Adds a stage's seconds to those of earlier starts; a kill loses few of them."""
     path = base / _MINUTES
     seconds = json.loads(path.read_text()) if path.exists() else {}

@@ -63,8 +63,22 @@ def measure(crew: Crew, config: Any, workdir: str, stage: str) -> dict[str, Any]
     told: dict[str, Any] = {}
     for mode, wanted in jobs.items():
         results = _play(crew, wanted, kept, f"{stage}, {mode}")
-        told[mode] = _summary(results)
+        told[mode] = _summary(results) | {"judge": build.judge_identity(config)}
     return told
+
+
+def gain(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The paired gain between two evaluations; refuses those of two judges."""
+    judges = [told.get("judge") for told in (before, after)]
+    if None not in judges and judges[0] != judges[1]:
+        raise ValueError(
+            f"success was judged by {judges[0]} before and by {judges[1]} after; "
+            "wanted two evaluations by the same judge"
+        )
+    early, late = (
+        [each["success"] for each in told["episodes"]] for told in (before, after)
+    )
+    return score.paired_gain(early, late)
 
 
 def rate(told: dict[str, Any]) -> dict[str, Any]:

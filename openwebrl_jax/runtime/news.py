@@ -7,8 +7,9 @@ runs are compared by.
 from collections import Counter, deque
 from typing import Any
 
-from openwebrl_jax.core import metrics
+from openwebrl_jax.core import metrics, types
 from openwebrl_jax.core.causes import Cause, Owner
+from openwebrl_jax.rollout import score
 from openwebrl_jax.runtime import cluster
 
 _LENGTHS = 4000  # newest episodes whose numbers of turns are compared
@@ -26,17 +27,20 @@ class News:
     def __init__(self, config: Any, queue: Any, crew: Any):
         self._queue, self._crew = cluster.Near(queue), crew
         self._serving = cluster.Near(crew.serving)
-        self._has_judge = bool(config.reward.judge.base_url)
+        asked = config.reward.judge
+        self._has_judge = bool(asked.base_url or asked.workdir)
         self._played: deque[int] = deque(maxlen=_LENGTHS)
         self._trained: deque[int] = deque(maxlen=_LENGTHS)
         self._before = Counter()
         self._difference(self._queue.news().counts)
         self._compiled = self._serving.stats()["compilations"]
         self._clock = metrics.Stopwatch()
+        self.slots: list[types.Slot] = []  # that came before the last call
 
     def read(self) -> dict[str, Any]:
         """Metrics of all that came since the last call, kept groups or not."""
         told = self._queue.news()
+        self.slots = told.slots
         seconds = self._clock.lap()
         new = self._difference(told.counts)
         return {
@@ -100,7 +104,7 @@ def _of_results(slots: Any, seconds: float) -> dict[str, Any]:
     valid = [slot for slot in slots if slot.reward.is_valid]
     turns = sum(slot.turns for slot in slots)
     told = {
-        "rollout/success": [slot.reward.value >= 1.0 for slot in valid],
+        "rollout/success": [score.is_success(slot.reward) for slot in valid],
         "rollout/reward": [slot.reward.value for slot in valid],
         "rollout/turns": [slot.turns for slot in valid],
         "rollout/episodes": len(slots),

@@ -19,6 +19,7 @@ from openwebrl_jax.rollout import build, store
 from openwebrl_jax.runtime import cluster
 from openwebrl_jax.runtime import crew as crews
 from openwebrl_jax.runtime import news as news_of
+from openwebrl_jax.runtime import watch as watches
 from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.queue import Queue
 from openwebrl_jax.runtime.team import Team
@@ -144,9 +145,12 @@ def _grpo(
     ports = cluster.Near(queue), cluster.Near(crew.serving)
     learner.call("connect", *ports)
     news = news_of.News(config, queue, crew)
+    judges = watches.Watch(config, crew.judge)
     with contextlib.closing(_writer(config, workdir)) as writer:
         for iteration, told in _supervised(crew, queue, learner, workdir):
-            writer.write(iteration, told | news.read())
+            told |= news.read()
+            told |= judges.see(iteration, news.slots)
+            judges.check(writer.write(iteration, told))
             crew.deaths.forget()
     ray.get(queue.close.remote())
     return learner.call("export")
@@ -156,11 +160,12 @@ def _supervised(
     crew: Crew, queue: Any, learner: Team, workdir: str
 ) -> Iterator[tuple[int, dict[str, float]]]:
     """What the learner tells, while dead workers are replaced; others' deaths raise."""
-    stream, watch = learner.stream("grpo"), crew.serving.watch.remote()
+    stream = learner.stream("grpo")
+    watched = [actor.watch.remote() for actor in (crew.serving, crew.judge) if actor]
     kept = str(Path(workdir) / store.FOLDER)
     serving = {w.serve.remote(queue, kept): name for name, w in crew.workers.items()}
     while True:
-        (ref,), _ = ray.wait([stream, watch, *serving], num_returns=1)
+        (ref,), _ = ray.wait([stream, *watched, *serving], num_returns=1)
         if ref is stream:
             try:
                 told: Any = ray.get(next(stream))
@@ -168,8 +173,8 @@ def _supervised(
                 return
             yield told
             continue
-        if ref is watch:
-            ray.get(watch)
+        if ref in watched:
+            ray.get(ref)
         name = serving.pop(ref)
         try:
             ray.get(ref)

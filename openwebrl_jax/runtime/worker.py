@@ -5,6 +5,7 @@ trajectory durable and only then reports it.
 """
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import ray.exceptions
 
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
-from openwebrl_jax.policy import remote
+from openwebrl_jax.policy import remote, served
 from openwebrl_jax.rollout import build, ledger, score, store
 
 # A sampler that is gone fails every episode at once: they must not use up their tries.
@@ -49,14 +50,22 @@ class Result:
 class Worker:
     """Owns a Runner (browser, local sites, rewards) with several contexts."""
 
-    async def start(self, config: Any, name: str) -> None:
-        """Starts Chromium and the local sites."""
+    async def start(self, config: Any, name: str, judge: Any = None) -> None:
+        """Starts Chromium and the local sites.
+
+        `judge` = the actor that serves a judge of our own; None = there is none.
+        """
         self._name, self._seed = name, config.seed
         self._contexts = config.rollout.contexts
         self._timeout_s = config.sample.timeout_s
-        judge = config.reward.judge
-        complete = remote.make_remote(judge) if judge.base_url else None
-        self._runner = build.make_runner(config, complete)
+        asked = config.reward.judge
+        self._rest_s = asked.rest_s
+        self._judge: Any = None  # None = nobody but the checks
+        if judge is not None:
+            self._judge = served.Served(RemoteSampler(judge, self._timeout_s))
+        elif asked.base_url:
+            self._judge = remote.make_remote(asked)
+        self._runner = build.make_runner(config, self._judge)
         self._turnstile = asyncio.Semaphore(self._contexts)
         self._told = dict.fromkeys(COUNTED, 0.0)
         await self._runner.start()
@@ -101,6 +110,10 @@ class Worker:
         if lease.trajectory:
             trajectory, _ = store.load(folder, lease.trajectory)
             reward = await self._runner.judge(trajectory)
+            while reward.cause is Cause.JUDGE_UNAVAILABLE:  # it costs no try
+                await asyncio.sleep(self._rest_s)
+                await self._judge.recovered()
+                reward = await self._runner.judge(trajectory)
         else:
             trajectory, reward = await self._runner.run(
                 lease.task,
@@ -108,6 +121,8 @@ class Worker:
                 fresh_browser=lease.fresh_browser,
             )
         self._told["judge_s"] += trajectory.waits.judge_s
+        spent = self._judge.spent() if self._judge is not None else {}
+        reward = dataclasses.replace(reward, spent={**reward.spent, **spent})
         name = await asyncio.to_thread(store.save, folder, trajectory, reward)
         return types.Slot(
             index=lease.slot,

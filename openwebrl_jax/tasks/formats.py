@@ -178,6 +178,8 @@ CHECKS = (
     ("url", ("matches",)),
     ("answer", ("equals",)),
     ("answer", ("contains",)),
+    ("webarena", ("eval",)),
+    ("webarena", ("task_id",)),
 )
 READ = {
     "id": _id,

@@ -162,6 +162,9 @@ def test_success_must_be_known_by_checks_or_judge(tmp_path):
     tasks.write_text('{"id": "1", "checks": [{}]}\n{"id": "2"}\n')
     assert "bring no checks" in refusal(config, look_at_disk=True)
     config.reward.judge.base_url = "http://127.0.0.1:1/v1"
+    config.reward.judge.api_key_env = "NO_SUCH_KEY"
+    assert "NO_SUCH_KEY, which is not set" in refusal(config, look_at_disk=True)
+    config.reward.judge.api_key_env = ""
     checks.check_config(config)
     config.reward.judge.base_url = ""
     tasks.write_text('{"id": "1", "checks": [{}]}\n\n')

@@ -1,7 +1,6 @@
+"""Every way in which an endpoint can answer, over real HTTP on loopback."""
+
 import asyncio
-import http.server
-import json
-import threading
 
 import pytest
 
@@ -9,96 +8,33 @@ from configs import common
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.policy import remote
 from openwebrl_jax.rewards import judge
+from tests.policy import endpoints
+from tests.policy.endpoints import Say, text
 from tests.rewards import stories
 
 ASK = [{"role": "user", "content": "hi"}]
-SLEEP = "sleep"
-
-
-def completion(text):
-    """The body of a well-formed answer."""
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "finish_reason": "stop", "message": message}
-    return {"id": "1", "object": "chat.completion", "created": 0, "model": "m"} | {
-        "choices": [choice]
-    }
-
-
-class Endpoint(http.server.ThreadingHTTPServer):
-    """Answers calls in turn from `script`, the last entry for ever."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.script, self.asked, self.keys = [], [], []
-        self.now = self.most = 0
-        self.lock, self.released = threading.Lock(), threading.Event()
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    def next(self, body, key):
-        with self.lock:
-            self.asked.append(body)
-            self.keys.append(key)
-            return self.script.pop(0) if len(self.script) > 1 else self.script[0]
-
-    def shift(self, step):
-        with self.lock:
-            self.now += step
-            self.most = max(self.most, self.now)
-
-    def close(self):
-        self.released.set()
-        self.shutdown()
-        self.server_close()
-
-
-class Answer(http.server.BaseHTTPRequestHandler):
-    server: Endpoint
-
-    def do_POST(self):
-        length = int(self.headers["Content-Length"])
-        body = json.loads(self.rfile.read(length))
-        self.server.shift(1)
-        status, answer = self.server.next(body, self.headers["Authorization"])
-        if answer is SLEEP:
-            self.server.released.wait(0.3)
-            answer = completion("late")
-        self.server.shift(-1)
-        text = answer if isinstance(answer, str) else json.dumps(answer)
-        kind = "text/html" if text.startswith("<") else "application/json"
-        try:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("retry-after-ms", "1")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
-        except ConnectionError:
-            pass  # the client has given up on a slow answer
-
-    def log_message(self, *args):
-        pass
+HANG = Say(how="hang")
+EMPTY = text("x").body | {"choices": []}
 
 
 @pytest.fixture
-def endpoint():
-    made = Endpoint()
+def endpoint(monkeypatch):
+    monkeypatch.setattr(remote, "PAUSE_S", (0.001, 0.01))
+    made = endpoints.Endpoint()
     yield made
     made.close()
 
 
 @pytest.fixture
 async def ask(endpoint, monkeypatch):
-    """Sets the script and makes the client: `await ask(script...)`."""
+    """Sets the script and makes the client: `ask(script...)`."""
     made = []
 
     def prepare(*script, **overrides):
         monkeypatch.setenv("JUDGE_KEY", "sk-secret")
         endpoint.script = list(script)
         config = common.get_config().reward.judge
-        config.base_url = f"http://127.0.0.1:{endpoint.server_port}/v1"
-        config.api_key_env = "JUDGE_KEY"
+        config.base_url, config.api_key_env = endpoint.url, "JUDGE_KEY"
         config.update(overrides)
         made.append(remote.make_remote(config))
         return made[0]
@@ -108,98 +44,190 @@ async def ask(endpoint, monkeypatch):
         await client.close()
 
 
+async def fails(complete) -> Failure:
+    with pytest.raises(Failure) as failure:
+        await complete(ASK, seed=0)
+    assert failure.value.cause is Cause.JUDGE_UNAVAILABLE
+    assert "secret" not in str(failure.value)
+    return failure.value
+
+
 async def test_a_good_answer_is_its_text(ask, endpoint):
-    complete = ask((200, completion("hello")))
+    complete = ask(text("hello"))
     assert await complete(ASK, seed=42) == "hello"
     (body,) = endpoint.asked
     assert (body["model"], body["messages"], body["seed"]) == ("gpt-4.1", ASK, 42)
     assert endpoint.keys == ["Bearer sk-secret"]
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-async def test_passing_trouble_is_tried_again(ask, endpoint, status):
-    complete = ask((status, {}), (status, "<html>"), (200, completion("at last")))
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Say({}, 429),
+        Say({}, 429, headers={"retry-after": "0"}),
+        Say("<html>", 500),
+        Say("<html>", 503, headers={"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}),
+        Say({}, 408),
+        Say({"a": "b" * 99}, how="cut"),
+        Say(how="drop"),
+    ],
+)
+async def test_passing_trouble_is_tried_again(ask, endpoint, trouble):
+    complete = ask(trouble, trouble, text("at last"))
     assert await complete(ASK, seed=0) == "at last"
     assert len(endpoint.asked) == 3
+    assert complete.spent() == {"calls": 3, "retries": 2}
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "calls"),
+    ("say", "calls"),
     [
-        (500, {"error": {"message": "key sk-secret"}}, 1 + remote.RETRIES),
-        (429, {}, 1 + remote.RETRIES),
-        (401, {"error": {"message": "bad key sk-secret"}}, 1),
-        (402, {}, 1),
-        (200, "<html>out of order</html>", 1),
-        (200, '{"choices": [', 1),
-        (200, {}, 1),
-        (200, {"choices": []}, 1),
-        (200, {"choices": [{"message": None}]}, 1),
-        (200, {"choices": "abc"}, 1),
-        (200, completion(["no", "text"]), 1),
-        (200, [1], 1),
-        (200, "null", 1),
+        (Say({"error": {"message": "key sk-secret"}}, 500), 1 + remote.RETRIES),
+        (Say({}, 429), 1 + remote.RETRIES),
+        (Say({}, 429, headers={"retry-after": "3600"}), 1),
+        (Say({"error": {"message": "bad key sk-secret"}}, 401), 1),
+        (Say({"error": {"message": "no credit"}}, 402), 1),
+        (Say("<html>out of order</html>"), 1),
+        (Say('{"choices": ['), 1),
+        (Say({}), 1),
+        (Say({"choices": []}), 1),
+        (Say({"choices": [{"message": None}]}), 1),
+        (Say({"choices": "abc"}), 1),
+        (text(["no", "text"]), 1),
+        (Say([1]), 1),
+        (Say("null"), 1),
+        (Say({"a": "b" * 99}, how="cut"), 1 + remote.RETRIES),
     ],
 )
 async def test_lasting_trouble_and_garbage_are_an_unavailable_judge(
-    ask, endpoint, status, body, calls
+    ask, endpoint, say, calls
 ):
-    complete = ask((status, body))
-    with pytest.raises(Failure) as failure:
-        await complete(ASK, seed=0)
-    assert failure.value.cause is Cause.JUDGE_UNAVAILABLE
-    assert "secret" not in str(failure.value)
+    await fails(ask(say))
     assert len(endpoint.asked) == calls
 
 
-async def test_an_answer_that_does_not_come_is_bounded(ask, monkeypatch):
+@pytest.mark.parametrize("how", ["hang", "drip"])
+async def test_an_answer_that_does_not_come_is_bounded(ask, monkeypatch, how):
+    # A dripping answer is never silent for long: only a bound on the whole ends it.
     monkeypatch.setattr(remote, "RETRIES", 1)
-    complete = ask((200, SLEEP), timeout_s=0.02)
-    with pytest.raises(Failure, match=r"APITimeoutError \(no answer\)"):
-        await asyncio.wait_for(complete(ASK, seed=0), 10)
+    late = Say(text("x" * 200).body, how=how)
+    complete = ask(late, timeout_s=0.1)
+    failure = await asyncio.wait_for(fails(complete), 5)
+    assert "no answer" in failure.detail
+    assert complete.spent()["calls"] == 2
 
 
-async def test_an_endpoint_that_is_gone_is_an_unavailable_judge(
-    ask, endpoint, monkeypatch
-):
-    monkeypatch.setattr(remote, "RETRIES", 1)
-    complete = ask((200, completion("x")))
+async def test_an_endpoint_that_is_gone_is_an_unavailable_judge(ask, endpoint):
+    complete = ask(text("x"))
     endpoint.close()
-    with pytest.raises(Failure) as failure:
-        await complete(ASK, seed=0)
-    assert failure.value.cause is Cause.JUDGE_UNAVAILABLE
+    await fails(complete)
 
 
-async def test_a_model_that_declines_says_nothing(ask):
-    assert await ask((200, completion(None)))(ASK, seed=0) == ""
+@pytest.mark.parametrize(
+    "say", [text(None), text(None, refusal="I will not"), text("half", finish="length")]
+)
+async def test_a_model_that_declines_or_is_cut_says_nothing(ask, say):
+    assert await ask(say)(ASK, seed=0) == ""
 
 
 async def test_calls_at_once_are_bounded(ask, endpoint):
-    complete = ask((200, SLEEP), concurrency=2)
+    complete = ask(Say(text("x").body, how="hang"), concurrency=2)
     await asyncio.gather(*(complete(ASK, seed=n) for n in range(5)))
     assert endpoint.most == 2
+
+
+async def test_tokens_and_money_are_counted_once(ask):
+    complete = ask(text("x", tokens=(1000, 10)), text("y"), text("z", tokens=(1, 1)))
+    await complete(ASK, seed=0)
+    await complete(ASK, seed=0)
+    usd = (1000 * 2.0 + 10 * 8.0) / 1e6
+    assert complete.spent() == pytest.approx(
+        {"calls": 2, "prompt_tokens": 1000, "completion_tokens": 10, "usd": usd}
+    )
+    await complete(ASK, seed=0)
+    assert complete.spent()["calls"] == 1
+    assert complete.spent() == {}
+
+
+# ---- R39: an outage --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", [Say({}, 402), Say({}, 500), HANG])
+async def test_the_circuit_opens_after_five_failed_calls(ask, monkeypatch, trouble):
+    monkeypatch.setattr(remote, "RETRIES", 0)
+    complete = ask(trouble, timeout_s=0.05 if trouble is HANG else 9.0)
+    for _ in range(5):
+        await fails(complete)
+    assert complete.spent() == {"calls": 5, "failures": 5}
+    assert "the circuit is open" in (await fails(complete)).detail
+    assert complete.spent() == {}
+
+
+async def test_one_probe_closes_the_circuit_or_keeps_it_open(ask, endpoint):
+    complete = ask(*[Say({}, 402)] * 6, text("back"), rest_s=0.05)
+    for _ in range(5):
+        await fails(complete)
+    await complete.recovered()
+    await fails(complete)  # the probe
+    assert "open" in (await fails(complete)).detail
+    assert len(endpoint.asked) == 6
+    await complete.recovered()
+    assert await complete(ASK, seed=0) == "back"
+    assert await complete(ASK, seed=0) == "back"
+
+
+def test_only_one_call_probes_and_a_cancelled_one_says_nothing():
+    now = [0.0]
+    breaker = remote.Breaker(10.0, lambda: now[0])
+    for _ in range(5):
+        breaker.begin()
+        breaker.end(False)
+    assert breaker.is_open and not breaker.lets_through
+    now[0] = 10.0
+    breaker.begin()
+    assert not breaker.lets_through
+    breaker.end(None)
+    assert breaker.lets_through
+    breaker.begin()
+    breaker.end(True)
+    assert not breaker.is_open
+
+
+# ---- the judge behind it ---------------------------------------------------------
 
 
 def test_a_key_that_is_not_set_is_refused(ask, monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(ValueError, match="NO_SUCH_KEY is not set"):
-        ask((200, {}), api_key_env="NO_SUCH_KEY")
+        ask(text(""), api_key_env="NO_SUCH_KEY")
 
 
 async def test_a_judge_over_http_outlives_trouble_and_garbage(ask):
     complete = ask(
-        (500, {}),
-        (200, completion("I cannot evaluate")),
-        (429, {}),
-        (200, completion('{"reason": "seen", "verdict": "success"}')),
+        Say({}, 500),
+        text("I cannot evaluate"),
+        Say({}, 429),
+        endpoints.verdict("success"),
     )
     config = common.get_config().reward.judge
     reward = await judge.judge(stories.story(), complete, config)
     assert (reward.value, reward.is_valid) == (1.0, True)
 
 
-async def test_a_judge_that_only_fails_is_void_and_never_zero(ask):
-    complete = ask((503, "<html>"))
+@pytest.mark.parametrize(
+    ("say", "cause"),
+    [
+        (text("I'm sorry, I can't."), Cause.JUDGE_UNPARSEABLE),
+        (text(None, refusal="no"), Cause.JUDGE_UNPARSEABLE),
+        (text('{"verdict": "success"} {"verdict": "failure"}'), "UNPARSEABLE"),
+        (text('{"reason": "Verdict: success', finish="length"), "UNPARSEABLE"),
+        (Say({}, 402), Cause.JUDGE_UNAVAILABLE),
+        (Say("<html>", 503), Cause.JUDGE_UNAVAILABLE),
+        (Say({}, how="cut"), Cause.JUDGE_UNAVAILABLE),
+    ],
+)
+async def test_a_judge_that_only_fails_is_void_and_never_zero(ask, say, cause):
     config = common.get_config().reward.judge
-    reward = await judge.judge(stories.story(), complete, config)
-    assert (reward.is_valid, reward.cause) == (False, Cause.JUDGE_UNAVAILABLE)
+    reward = await judge.judge(stories.story(), ask(say), config)
+    cause = Cause.JUDGE_UNPARSEABLE if cause == "UNPARSEABLE" else cause
+    assert (reward.is_valid, reward.cause) == (False, cause)

@@ -32,7 +32,8 @@ async def test_checks_decide_and_no_judge_is_asked(config):
 
 async def test_without_checks_the_judge_decides(config):
     won = await combine.make_reward(config, yes)(stories.story())
-    assert (won.value, won.parts, won.is_valid) == (1.0, {"outcome": 1.0}, True)
+    assert (won.value, won.is_valid) == (1.0, True)
+    assert won.parts == {"outcome": 1.0, "judge": 1.0}
 
 
 @pytest.mark.parametrize("cause", [cause for cause in Cause if not cause.is_scored])
@@ -87,3 +88,53 @@ def test_an_unknown_part_is_refused(config):
 async def test_a_task_that_nothing_can_score_is_refused(config):
     with pytest.raises(ValueError, match="config.reward.judge.base_url"):
         await combine.make_reward(config, None)(stories.story())
+
+
+def weigh(config, **weights):
+    with config.unlocked():
+        config.weights = weights
+    return config
+
+
+async def test_a_part_of_weight_0_is_told_and_counts_for_nothing(config):
+    config = weigh(config, judge=1.0, checker=0.0)
+    story = stories.story((RAW,), facts={"raw_reward": -1.0})
+    reward = await combine.make_reward(config, yes)(story)
+    assert (reward.value, reward.parts) == (1.0, {"judge": 1.0, "checker": 0.0})
+
+
+async def test_a_void_part_of_weight_0_voids_nothing(config):
+    async def hm(messages, *, seed):
+        return "hm"
+
+    config = weigh(config, outcome=1.0, judge=0.0)
+    reward = await combine.make_reward(config, hm)(stories.story((RAW,), **WON))
+    assert (reward.value, reward.parts) == (1.0, {"outcome": 1.0})
+    assert reward.spent == {"replies": 3.0, "unparseable": 3.0}
+
+
+async def test_a_task_without_checks_has_no_checker_part(config):
+    config = weigh(config, judge=1.0, checker=1.0)
+    reward = await combine.make_reward(config, yes)(stories.story())
+    assert (reward.value, reward.parts) == (1.0, {"judge": 1.0})
+
+
+async def test_penalties_lower_a_success(config):
+    config = weigh(config, outcome=1.0, process=0.1)
+    turns = tuple(stories.turn(n, "clicked div: nothing changed") for n in (9, 9))
+    story = stories.story((RAW,), turns=turns, **WON)
+    reward = await combine.make_reward(config, None)(story)
+    assert reward.parts["process"] == -0.5
+    assert reward.value == pytest.approx(0.95)
+    assert reward.parts["process_ineffective"] == 2.0
+
+
+def test_tasks_that_could_not_be_scored_are_found_before_they_are_played():
+    good = stories.story((RAW,)).task
+    bad = stories.story(({"kind": "url", "matches": "("},)).task
+    combine.check_tasks([good], False)
+    combine.check_tasks([stories.story().task], True)
+    with pytest.raises(ValueError, match="no checks, and there is no judge"):
+        combine.check_tasks([stories.story().task], False)
+    with pytest.raises(ValueError, match="regular expression"):
+        combine.check_tasks([bad], True)

@@ -1,3 +1,6 @@
+import asyncio
+import dataclasses
+
 import pytest
 
 from openwebrl_jax.rewards import outcome
@@ -6,14 +9,16 @@ from tests.rewards import stories
 RAW = {"kind": "fact", "name": "raw_reward", "equals": 1.0}
 
 
-def score(check, **fields):
-    trajectory = stories.story((check,), **fields)
-    return outcome.check(trajectory.task, trajectory)
+def check(trajectory):
+    return asyncio.run(outcome.check(trajectory.task, trajectory))
+
+
+def score(check_, **fields):
+    return check(stories.story((check_,), **fields))
 
 
 def test_a_task_without_checks_has_no_score():
-    trajectory = stories.story()
-    assert outcome.check(trajectory.task, trajectory) is None
+    assert check(stories.story()) is None
 
 
 @pytest.mark.parametrize(
@@ -63,8 +68,8 @@ def test_all_checks_must_hold():
     checks = (RAW, {"kind": "url", "matches": "/cart$"})
     good = stories.story(checks, facts={"raw_reward": 1.0})
     bad = stories.story(checks, facts={"raw_reward": 0.0})
-    assert outcome.check(good.task, good) == 1.0
-    assert outcome.check(bad.task, bad) == 0.0
+    assert check(good) == 1.0
+    assert check(bad) == 0.0
 
 
 def test_an_unknown_kind_is_refused():
@@ -74,3 +79,58 @@ def test_an_unknown_kind_is_refused():
 
 def test_zero_turns_can_be_checked():
     assert score(RAW, turns=(), final=None) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({}, "of kind None"),
+        ("fact", "of kind None"),
+        ({"kind": "magic"}, "of kind 'magic'"),
+        ({"kind": "url", "matches": "("}, "regular expression"),
+        ({"kind": "url", "matches": 5}, "regular expression"),
+        ({"kind": "fact", "name": 5, "equals": 1}, "name"),
+        ({"kind": "fact", "name": "x"}, "equals"),
+        ({"kind": "answer"}, "equals or contains"),
+        ({"kind": "answer", "equals": 42}, "a text"),
+        ({"kind": "answer", "equals": "a", "contains": "b"}, "equals or contains"),
+        ({"kind": "webarena", "eval": {}}, "eval_types"),
+        ({"kind": "webarena", "eval": {"eval_types": ["vqa"]}}, "'vqa'"),
+        ({"kind": "webarena", "mode": "strict"}, "mode='strict'"),
+        ({"kind": "webarena", "mode": "verified", "task_id": "4"}, "task_id='4'"),
+    ],
+)
+def test_wrong_checks_are_told(wrong, told):
+    assert told in "".join(outcome.faults(wrong, stories.story().task))
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        RAW,
+        {"kind": "url", "matches": "/cart$"},
+        {"kind": "answer", "contains": "x"},
+        {"kind": "webarena", "mode": "verified", "task_id": 44},
+        {
+            "kind": "webarena",
+            "eval": {
+                "eval_types": ["string_match", "url_match"],
+                "reference_answers": {"fuzzy_match": "N/A"},
+                "string_note": "there is none",
+                "reference_url": "",
+            },
+        },
+    ],
+)
+def test_right_checks_are_not(right):
+    assert list(outcome.faults(right, stories.story().task)) == []
+
+
+def test_pages_that_nothing_would_read_are_told():
+    target = {"required_contents": {"must_include": ["x"]}}
+    rules = {"eval_types": ["program_html"], "program_html": [target]}
+    check_ = {"kind": "webarena", "eval": rules}
+    task = stories.story().task
+    assert "end_script" in "".join(outcome.faults(check_, task))
+    task = dataclasses.replace(task, end_script="() => ({})")
+    assert list(outcome.faults(check_, task)) == []

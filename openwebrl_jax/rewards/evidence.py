@@ -1,0 +1,104 @@
+"""What a judge is shown of a trajectory: its calls, screenshots and words, as data.
+
+Whatever a page, the policy or a user wrote stands in the prompt as a JSON string in
+which every letter that is not printable, and every `<`, is an escape: it cannot end its
+quotes, begin a line, or spell a control token of the judge's own chat format.
+"""
+
+import base64
+import json
+from typing import Any
+
+from openwebrl_jax.core.types import Observation, Trajectory
+
+FEEDBACK_CHARS = 300
+
+Message = dict[str, Any]
+
+
+def quoted(value: Any) -> str:
+    """JSON of foreign words, in one line of printable letters without `<`."""
+    return "".join(
+        letter if letter.isprintable() and letter != "<" else _escape(letter)
+        for letter in json.dumps(value, ensure_ascii=False)
+    )
+
+
+def _escape(letter: str) -> str:
+    """The letter as JSON writes it inside a string: a surrogate pair above U+FFFF."""
+    units = letter.encode("utf-16-be", "surrogatepass")
+    return "".join(
+        f"\\u{int.from_bytes(units[n : n + 2]):04x}" for n in range(0, len(units), 2)
+    )
+
+
+def history(trajectory: Trajectory, *, with_feedback: bool = True) -> list[str]:
+    """One line a call that was run, its feedback bounded; no thoughts."""
+    lines = []
+    for step, turn in enumerate(trajectory.turns, 1):
+        for call, line in zip(turn.calls, turn.feedback, strict=False):
+            told = {"step": step, "call": call.name, "arguments": dict(call.arguments)}
+            if with_feedback:
+                told["feedback"] = shortened(line.text)
+            lines.append(quoted(told))
+    return lines or ["(no call was run)"]
+
+
+def actions(trajectory: Trajectory) -> list[str]:
+    """One line a call that was run: the address where, and the kind of call."""
+    lines = [
+        quoted({"step": step, "address": address(turn.observation), "call": call.name})
+        for step, turn in enumerate(trajectory.turns, 1)
+        for call, _ in zip(turn.calls, turn.feedback, strict=False)
+    ]
+    return lines or ["(no call was run)"]
+
+
+def address(seen: Observation) -> str:
+    """Of the active tab; "" = there is none."""
+    return seen.tabs[seen.active_tab].url if seen.tabs else ""
+
+
+def shortened(text: str) -> str:
+    """At most FEEDBACK_CHARS: most of it from the head, the rest from the tail."""
+    if len(text) <= FEEDBACK_CHARS:
+        return text
+    mark = " [...] "
+    tail = FEEDBACK_CHARS * 3 // 10
+    return text[: FEEDBACK_CHARS - len(mark) - tail] + mark + text[-tail:]
+
+
+def screenshots(trajectory: Trajectory, count: int) -> list[tuple[str, bytes]]:
+    """The newest `count` with what they are called, then the page at the end."""
+    turns = list(enumerate(trajectory.turns, 1))[-count:] if count else []
+    shown = [(f"before step {step}", turn.observation) for step, turn in turns]
+    if trajectory.final is not None:
+        shown.append(("at the end", trajectory.final))
+    return [(label, seen.screenshot) for label, seen in shown]
+
+
+def pictures(shown: list[tuple[str, bytes]]) -> list[Message]:
+    """Each screenshot behind its name, as parts of a message."""
+    return [
+        part for label, png in shown for part in (text(f"Page {label}:"), image(png))
+    ]
+
+
+def ask(instructions: str, *parts: Any) -> list[Message]:
+    """The messages of one question; a part that is a text becomes one."""
+    content = [text(part) if isinstance(part, str) else part for part in parts]
+    return [
+        {"role": "system", "content": instructions},
+        {"role": "user", "content": content},
+    ]
+
+
+def text(words: str) -> Message:
+    """A part of a message that is text."""
+    return {"type": "text", "text": words}
+
+
+def image(png: bytes) -> Message:
+    """A part of a message that is a picture."""
+    data = base64.b64encode(png).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}

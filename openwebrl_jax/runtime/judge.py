@@ -1,0 +1,260 @@
+"""Judging what is stored: by an endpoint, or by a judge of our own that is served here.
+
+In: workdirs that hold trajectories. Out: `judgements.jsonl` (one line a trajectory,
+what is there is not asked again), or demonstrations that a judge can learn from.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ml_collections
+import ray
+import ray.exceptions
+
+from openwebrl_jax.core import checks, limits, types
+from openwebrl_jax.core.causes import Cause, Failure
+from openwebrl_jax.learn import folder
+from openwebrl_jax.policy import remote, served
+from openwebrl_jax.rollout import build, judged, score, store
+from openwebrl_jax.runtime import cluster, progress
+from openwebrl_jax.runtime import demonstrate as demonstrations
+from openwebrl_jax.runtime.serving import Serving
+
+JUDGEMENTS = "judgements.jsonl"
+SURE = 1.0  # a success is a reward of at least this
+_AT_ONCE = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """A stored trajectory and whether it is a success. Made by `load`."""
+
+    name: str
+    played: types.Trajectory
+    is_success: bool
+
+    @property
+    def site(self) -> str:
+        """What it was played on: the page's name, or its host."""
+        task = self.played.task
+        return task.tags[0] if task.tags else task.start_url.split("/")[2]
+
+
+def own_config(workdir: str) -> Any:
+    """The config that a judge's workdir was trained with."""
+    path = Path(workdir) / "config.json"
+    if not path.is_file():
+        raise ValueError(
+            f"{workdir} is no judge's workdir; python -m launch.train "
+            "--config=configs/judge_sft.py makes one"
+        )
+    kept = json.loads(path.read_text(encoding="utf-8"))["config"]
+    return ml_collections.ConfigDict(limits.tree(kept))
+
+
+def as_trained(config: Any) -> Any:
+    """The config with its own judge asked in the way in which that was trained."""
+    config = config.copy_and_resolve_references()
+    trained = own_config(config.reward.judge.workdir).reward.judge
+    for key in ("protocol", "prompt", "screenshots"):
+        config.reward.judge[key] = trained[key]
+    return config
+
+
+def serve(config: Any, model: str, judge: Any) -> Any:
+    """An actor that serves the checkpoint `model` under the judge's config."""
+    actor = cluster.actor(Serving, config, "serving")
+    ray.get(actor.start.remote(judge, str(folder.find(model))))
+    return actor
+
+
+class Through:
+    """A `types.Sampler` through a serving actor."""
+
+    def __init__(self, serving: Any):
+        self._serving = serving
+
+    async def sample(self, request: types.SampleRequest) -> types.Reply:
+        """Raises the actor's own Failure, JUDGE_UNAVAILABLE when it is gone."""
+        try:
+            return await self._serving.sample.remote(request)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except ray.exceptions.RayError as error:
+            raise Failure(Cause.JUDGE_UNAVAILABLE, str(error)) from error
+
+    async def release(self, episode_id: str) -> None:
+        """Its row may go."""
+        self._serving.release.remote(episode_id)
+
+
+def run(config: Any, workdir: str, *, stored: Sequence[str], model: str) -> None:
+    """The command: judges what the workdirs `stored` hold; by `model` = a checkpoint
+    folder or a judge's workdir, "" = by the endpoint of config.reward.judge."""
+    checks.check_config(config, look_at_disk=False)
+    if not model and not config.reward.judge.base_url:
+        raise ValueError(
+            "nobody to ask; set --judge to a checkpoint folder or a judge's workdir, "
+            "or config.reward.judge.base_url to an endpoint"
+        )
+    with checks.held(workdir):
+        found, out = load(stored), Path(workdir) / JUDGEMENTS
+        if not model:
+            endpoint = remote.make_remote(config.reward.judge)
+            asyncio.run(_ask_all(found, out, endpoint, config))
+            return
+        cluster.start(config)
+        try:
+            ask(found, out, serve(config, model, config), config)
+        finally:
+            cluster.stop()
+
+
+def ask(found: Sequence[Labelled], out: Path, serving: Any, config: Any) -> None:
+    """Asks a judge of our own that an actor serves; see `run`."""
+    asyncio.run(_ask_all(found, out, served.Served(Through(serving)), config))
+
+
+def opinions(
+    found: Sequence[Labelled], serving: Any, config: Any
+) -> list[dict[str, Any]]:
+    """The lines of some trajectories by the judge that `serving` or, where that is
+    None, the endpoint of the config is; nothing is written."""
+
+    async def all_of_them() -> list[dict[str, Any]]:
+        complete: Any = served.Served(Through(serving)) if serving else None
+        complete = complete or remote.make_remote(config.reward.judge)
+        lines = [_judgement(each, complete, config) for each in found]
+        told = await asyncio.gather(*lines)
+        await complete.close()
+        return told
+
+    return asyncio.run(all_of_them())
+
+
+async def _ask_all(
+    found: Sequence[Labelled], out: Path, complete: Any, config: Any
+) -> None:
+    """Writes one line a trajectory; those that have one are left out."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    told = {each["trajectory"] for each in read(out)}
+    left = [each for each in found if each.name not in told]
+    bar = progress.Bar(f"judging {out.stem}", len(left))
+    turnstile = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(each: Labelled) -> None:
+        async with turnstile:
+            line = await _judgement(each, complete, config)
+        if line["cause"] == Cause.JUDGE_UNAVAILABLE:
+            return  # it is asked again when the command is
+        with out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        bar.tick(line["verdict"] == each.is_success)
+
+    await asyncio.gather(*(one(each) for each in left))
+    bar.close()
+    await complete.close()
+
+
+async def _judgement(each: Labelled, complete: Any, config: Any) -> dict[str, Any]:
+    """The verdict beside the label, and where it is known how sure the judge is."""
+    last = _Last(complete)
+    reward = await build.judge_of(each.played, last, config.reward.judge)
+    verdict = reward.value >= SURE if reward.is_valid else None
+    sure = last.confidence
+    probability = None
+    if verdict is not None and sure is not None:
+        probability = sure if verdict else 1.0 - sure
+    return {
+        "trajectory": each.name,
+        "site": each.site,
+        "ending": each.played.cause,
+        "label": each.is_success,
+        "verdict": verdict,
+        "probability": probability,
+        "reason": last.text,
+        "cause": reward.cause,
+        "spent": dict(reward.spent) | complete.spent(),
+    }
+
+
+class _Last:
+    """A Complete that remembers the last reply, and how sure it was."""
+
+    def __init__(self, complete: Any):
+        self._complete = complete
+        self.text, self.confidence = "", None
+
+    async def __call__(self, messages: list[dict[str, Any]], *, seed: int) -> str:
+        if not isinstance(self._complete, served.Served):
+            self.text = await self._complete(messages, seed=seed)
+            return self.text
+        reply = await self._complete.reply(messages, seed=seed)
+        self.text, self.confidence = reply.text, served.confidence(reply)
+        return served.answer(reply)
+
+
+def read(out: Path) -> list[dict[str, Any]]:
+    """The lines that were written; one that a crash cut short is left out."""
+    if not out.exists():
+        return []
+    lines = out.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def load(stored: Iterable[str | Path]) -> list[Labelled]:
+    """All stored trajectories that a judge could be asked about, with their label."""
+    found = []
+    for workdir in stored:
+        kept = Path(workdir) / store.FOLDER
+        for name in store.listing(kept):
+            played, reward = store.load(kept, name)
+            is_success = score.is_success(reward)
+            if is_success is not None and judged.can_be_judged(played):
+                found.append(Labelled(name=name, played=played, is_success=is_success))
+    return found
+
+
+def demonstrate(
+    found: Sequence[Labelled],
+    workdir: str,
+    config: Any,
+    reasons: Mapping[str, str] | None = None,
+) -> None:
+    """Writes a workdir of demonstrations to learn judging from.
+
+    `reasons`: of a judge that gave the labels, by trajectory; else they are made.
+    """
+    kept = Path(workdir) / store.FOLDER
+    names = []
+    for each in found:
+        reason = (reasons or {}).get(each.name, "")
+        shown = judged.demonstration(each.played, each.is_success, reason, config)
+        names.append(
+            store.save(kept, shown, types.Reward(value=1.0, parts={}, is_valid=True))
+        )
+    (Path(workdir) / demonstrations.LIST).write_text(json.dumps(sorted(set(names))))
+
+
+def relabelled(
+    found: Sequence[Labelled], workdir: str
+) -> tuple[list[Labelled], dict[str, str]]:
+    """The trajectories under another judge's verdicts, and its reasons by name."""
+    lines = {each["trajectory"]: each for each in read(Path(workdir) / JUDGEMENTS)}
+    told = {name: line for name, line in lines.items() if line["verdict"] is not None}
+    mine = [
+        replace(each, is_success=told[each.name]["verdict"])
+        for each in found
+        if each.name in told
+    ]
+    reasons = {name: judged.reason(line["reason"]) for name, line in told.items()}
+    return mine, reasons
+
+
+def dismiss(serving: Any) -> None:
+    """Ends a serving actor."""
+    ray.kill(serving)

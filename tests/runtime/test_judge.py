@@ -1,0 +1,123 @@
+import dataclasses
+import io
+import json
+
+import pytest
+from PIL import Image
+
+from configs import judge_sft
+from openwebrl_jax.core import checks
+from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.core.types import Reward
+from openwebrl_jax.policy import remote
+from openwebrl_jax.rollout import store
+from openwebrl_jax.runtime import demonstrate, evaluate, judge
+from tests.policy import endpoints
+from tests.rewards import stories
+
+
+@pytest.fixture
+def endpoint(monkeypatch):
+    monkeypatch.setattr(remote, "RETRIES", 0)
+    made = endpoints.Endpoint()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def config(endpoint):
+    made = judge_sft.get_config("tiny")
+    made.reward.judge.base_url, made.reward.judge.api_key_env = endpoint.url, ""
+    return made
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """Two successes, two failures, a void and one that no judge is asked about."""
+    out = io.BytesIO()
+    Image.new("RGB", (160, 224)).save(out, "PNG")
+    final = dataclasses.replace(stories.page(9), screenshot=out.getvalue())
+    for answer, value, is_valid, cause in (
+        ("a", 1.0, True, Cause.DONE),
+        ("b", 1.0, True, Cause.DONE),
+        ("c", 0.0, True, Cause.DONE),
+        ("d", 0.0, True, Cause.DONE),
+        ("e", 0.0, False, Cause.DONE),
+        ("f", 0.0, True, Cause.MAX_TURNS),
+    ):
+        story = stories.story(answer=answer, cause=cause, final=final)
+        reward = Reward(value=value, parts={}, is_valid=is_valid)
+        store.save(tmp_path / "played" / store.FOLDER, story, reward)
+    return tmp_path / "played"
+
+
+def test_what_is_judged_is_not_asked_again_and_an_outage_is(
+    endpoint, config, stored, tmp_path
+):
+    down = endpoints.Say({}, 402)
+    endpoint.script = [endpoints.verdict("success")] * 2 + [down]
+    out = tmp_path / "out"
+    judge.run(config, str(out), stored=[str(stored)], model="")
+    assert len(judge.read(out / judge.JUDGEMENTS)) == 2
+    endpoint.script = [endpoints.verdict("failure")]
+    asked = len(endpoint.asked)
+    judge.run(config, str(out), stored=[str(stored)], model="")
+    assert len(endpoint.asked) == asked + 2
+    lines = judge.read(out / judge.JUDGEMENTS)
+    assert sorted(line["verdict"] for line in lines) == [False, False, True, True]
+    assert sum(line["label"] for line in lines) == 2
+    assert {line["site"] for line in lines} == {"shop.test"}
+    judge.run(config, str(out), stored=[str(stored)], model="")
+    assert len(endpoint.asked) == asked + 2
+
+
+def test_what_cannot_be_read_is_void_and_kept(endpoint, config, stored, tmp_path):
+    endpoint.script = [endpoints.text("hm")]
+    judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")
+    lines = judge.read(tmp_path / "out" / judge.JUDGEMENTS)
+    assert [line["verdict"] for line in lines] == [None] * 4
+    assert {line["cause"] for line in lines} == {Cause.JUDGE_UNPARSEABLE}
+
+
+def test_labels_of_another_judge_come_with_its_reasons(
+    endpoint, config, stored, tmp_path
+):
+    endpoint.script = [endpoints.verdict("failure")]
+    judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")
+    found, reasons = judge.relabelled(judge.load([stored]), str(tmp_path / "out"))
+    assert [each.is_success for each in found] == [False] * 4
+    judge.demonstrate(found, str(tmp_path / "data"), config, reasons)
+    made = demonstrate.load(tmp_path / "data")
+    assert len(made) == 4
+    for shown in made.values():
+        assert shown.turns[-1].reply_text == 'seen</think>{"verdict": "failure"}'
+
+
+def test_nobody_to_ask_and_a_workdir_of_no_judge_are_refused(config, tmp_path):
+    config.reward.judge.base_url = ""
+    with pytest.raises(ValueError, match="nobody to ask"):
+        judge.run(config, str(tmp_path), stored=["x"], model="")
+    with pytest.raises(ValueError, match="no judge's workdir"):
+        judge.own_config(str(tmp_path))
+
+
+def test_a_judge_is_asked_as_it_was_trained(tmp_path):
+    config = judge_sft.get_config("tiny")
+    checks.keep_config(tmp_path, config)
+    other = judge_sft.get_config()
+    other.reward.judge.workdir = str(tmp_path)
+    made = judge.as_trained(other)
+    assert (made.reward.judge.prompt, made.reward.judge.screenshots) == ("short", 0)
+    assert other.reward.judge.prompt == "full"
+    own = judge.own_config(str(tmp_path))
+    assert tuple(own.sample.prompt_buckets) == config.sample.prompt_buckets
+
+
+def test_results_under_two_judges_are_not_compared():
+    episodes = [{"success": True}, {"success": False}]
+    before = {"episodes": episodes, "judge": {"protocol": "single"}}
+    same = evaluate.gain(before, json.loads(json.dumps(before)))
+    assert same["value"] == 0.0
+    other = before | {"judge": {"protocol": "webvoyager"}}
+    with pytest.raises(ValueError, match="the same judge"):
+        evaluate.gain(before, other)
