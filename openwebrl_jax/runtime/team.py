@@ -24,7 +24,7 @@ class Team:
     def start(self, *arguments: Any) -> list[Any]:
         """Begins `Learner.start` in all; references to what they return."""
         first, count = self._actors[0], len(self._actors)
-        address = ray.get(first.address.remote()) if count > 1 else ""
+        address: Any = ray.get(first.address.remote()) if count > 1 else ""
         return [
             actor.start.remote(*arguments, hosts.Seat(index, count, address))
             for index, actor in enumerate(self._actors)
