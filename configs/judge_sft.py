@@ -8,7 +8,7 @@
 
 Full size: 12.5K trajectories that another judge or checkers have labelled, rationale
 and verdict as target; the reference reports 89.8 % agreement and F1 92.1 on 500.
-`:tiny` (two CPU cores, 4 minutes) goes on from `configs/mt_sft.py:tiny`.
+`:tiny` (two CPU cores, 5 minutes) goes on from `configs/mt_sft.py:tiny`.
 """
 
 from configs import common, tiny
@@ -42,7 +42,7 @@ def get_config(variant: str = ""):
         config.sample.response_tokens = 96
         config.sample.context_tokens = 352
         config.sample.prompt_buckets = (256,)
-        config.sft.steps = 500
+        config.sft.steps = 450
         config.sft.rows = 16
         config.batch.rows = 8
         config.batch.lengths = (288,)  # two rows
