@@ -13,7 +13,7 @@ import ray.exceptions
 
 from openwebrl_jax.core import types
 from openwebrl_jax.rollout import ledger
-from openwebrl_jax.runtime import cluster, judge
+from openwebrl_jax.runtime import cluster, own_judge
 from openwebrl_jax.runtime.serving import Serving
 from openwebrl_jax.runtime.worker import Job, Result, Worker
 
@@ -56,15 +56,15 @@ class Crew:
         self.judge: Any = None  # None = no judge of our own
         self._settings = config  # as the workers get it
         if config.reward.judge.workdir:
-            self._settings = judge.as_trained(config)
+            self._settings = own_judge.as_trained(config)
         self.gather()
 
     def gather(self) -> None:
         """Hires what is missing: a judge of our own, workers."""
         workdir = self._config.reward.judge.workdir
         if workdir and self.judge is None:
-            own = judge.own_config(workdir)
-            self.judge = judge.serve(self._config, workdir, own)
+            own = own_judge.own_config(workdir)
+            self.judge = own_judge.serve(self._config, workdir, own)
         while len(self.workers) < self._config.rollout.workers:
             self.hire()
 

@@ -11,18 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import ml_collections
 import ray
 import ray.exceptions
 
-from openwebrl_jax.core import checks, limits, types
+from openwebrl_jax.core import checks, types
 from openwebrl_jax.core.causes import Cause, Failure
-from openwebrl_jax.learn import folder
 from openwebrl_jax.policy import remote, served
 from openwebrl_jax.rollout import build, judged, score, store
-from openwebrl_jax.runtime import cluster, progress
+from openwebrl_jax.runtime import cluster, own_judge, progress
 from openwebrl_jax.runtime import demonstrate as demonstrations
-from openwebrl_jax.runtime.serving import Serving
 
 JUDGEMENTS = "judgements.jsonl"
 SURE = 1.0  # a success is a reward of at least this
@@ -42,34 +39,6 @@ class Labelled:
         """What it was played on: the page's name, or its host."""
         task = self.played.task
         return task.tags[0] if task.tags else task.start_url.split("/")[2]
-
-
-def own_config(workdir: str) -> Any:
-    """The config that a judge's workdir was trained with."""
-    path = Path(workdir) / "config.json"
-    if not path.is_file():
-        raise ValueError(
-            f"{workdir} is no judge's workdir; python -m launch.train "
-            "--config=configs/judge_sft.py makes one"
-        )
-    kept = json.loads(path.read_text(encoding="utf-8"))["config"]
-    return ml_collections.ConfigDict(limits.tree(kept))
-
-
-def as_trained(config: Any) -> Any:
-    """The config with its own judge asked in the way in which that was trained."""
-    config = config.copy_and_resolve_references()
-    trained = own_config(config.reward.judge.workdir).reward.judge
-    for key in ("protocol", "prompt", "screenshots"):
-        config.reward.judge[key] = trained[key]
-    return config
-
-
-def serve(config: Any, model: str, judge: Any) -> Any:
-    """An actor that serves the checkpoint `model` under the judge's config."""
-    actor = cluster.actor(Serving, config, "serving")
-    ray.get(actor.start.remote(judge, str(folder.find(model))))
-    return actor
 
 
 class Through:
@@ -109,7 +78,7 @@ def run(config: Any, workdir: str, *, stored: Sequence[str], model: str) -> None
             return
         cluster.start(config)
         try:
-            ask(found, out, serve(config, model, config), config)
+            ask(found, out, own_judge.serve(config, model, config), config)
         finally:
             cluster.stop()
 

@@ -13,7 +13,7 @@ from typing import Any
 from openwebrl_jax.core import checks, metrics
 from openwebrl_jax.learn import folder
 from openwebrl_jax.rollout import build, judged, score, store
-from openwebrl_jax.runtime import cluster, demo, demonstrate, judge, train
+from openwebrl_jax.runtime import cluster, demo, demonstrate, judge, own_judge, train
 from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.worker import Job
 
@@ -132,7 +132,7 @@ def _measure(critic: Any, blind: Any, rl: Any, base: Path) -> None:
         outs = {on: base / "judged" / who / f"{on}.jsonl" for on in asked}
         if (base / "judged" / who / "done").exists():
             continue
-        serving = judge.serve(rl, str(model), config)
+        serving = own_judge.serve(rl, str(model), config)
         for on, found in asked.items():
             judge.ask(found, outs[on], serving, config)
         judge.dismiss(serving)

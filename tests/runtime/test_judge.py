@@ -11,7 +11,7 @@ from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.core.types import Reward
 from openwebrl_jax.policy import remote
 from openwebrl_jax.rollout import store
-from openwebrl_jax.runtime import demonstrate, evaluate, judge
+from openwebrl_jax.runtime import demonstrate, evaluate, judge, own_judge
 from tests.policy import endpoints
 from tests.rewards import stories
 
@@ -98,7 +98,7 @@ def test_nobody_to_ask_and_a_workdir_of_no_judge_are_refused(config, tmp_path):
     with pytest.raises(ValueError, match="nobody to ask"):
         judge.run(config, str(tmp_path), stored=["x"], model="")
     with pytest.raises(ValueError, match="no judge's workdir"):
-        judge.own_config(str(tmp_path))
+        own_judge.own_config(str(tmp_path))
 
 
 def test_a_judge_is_asked_as_it_was_trained(tmp_path):
@@ -106,10 +106,10 @@ def test_a_judge_is_asked_as_it_was_trained(tmp_path):
     checks.keep_config(tmp_path, config)
     other = judge_sft.get_config()
     other.reward.judge.workdir = str(tmp_path)
-    made = judge.as_trained(other)
+    made = own_judge.as_trained(other)
     assert (made.reward.judge.prompt, made.reward.judge.screenshots) == ("short", 0)
     assert other.reward.judge.prompt == "full"
-    own = judge.own_config(str(tmp_path))
+    own = own_judge.own_config(str(tmp_path))
     assert tuple(own.sample.prompt_buckets) == config.sample.prompt_buckets
 
 

@@ -15,11 +15,6 @@ from openwebrl_jax.runtime import worker as workers
 from tests.policy import endpoints
 
 
-def plain(actor):
-    """The class behind a Ray actor, to be run on this event loop."""
-    return actor.__ray_metadata__.modified_class()
-
-
 class Calls:
     """An object whose methods are called as an actor's are."""
 
@@ -66,7 +61,7 @@ async def test_no_reward_is_written_while_the_judge_is_away(tmp_path, monkeypatc
     config.reward.judge.rest_s = 0.05
     with config.reward.unlocked():
         config.reward.weights = {"judge": 1.0}
-    queue, worker = plain(queues.Queue), plain(workers.Worker)
+    queue, worker = queues.Queue(), workers.Worker()
     await queue.start(config, str(tmp_path), None, 0)
     await worker.start(config, "w")
     worker._runner.connect(Policy(), None)

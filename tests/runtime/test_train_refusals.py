@@ -125,7 +125,8 @@ def test_other_tasks_under_the_same_config(config, tmp_path):
     """R35: a file that was edited is refused by its hash."""
     (tmp_path / "run").mkdir()
     path = tmp_path / "tasks.jsonl"
-    task = {"id": "a", "start_url": "http://a.test/", "intent": "x", "checks": []}
+    checks_ = [{"kind": "answer", "equals": "1"}]
+    task = {"id": "a", "start_url": "http://a.test/", "intent": "x", "checks": checks_}
     path.write_text(json.dumps(task) + "\n")
     config.tasks.suite, config.tasks.path = "file", str(path)
     train.check(config, str(tmp_path / "run"))
