@@ -8,6 +8,7 @@ process, no folder. Prints a table, then one JSON line; all but `kills` is to be
 """
 
 import asyncio
+import contextlib
 import http.server
 import json
 import os
@@ -59,7 +60,8 @@ class _Page(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
-        self.wfile.write(PAGE.encode())
+        with contextlib.suppress(BrokenPipeError):  # of a browser that was killed
+            self.wfile.write(PAGE.encode())
 
     def log_message(self, *_):
         pass
