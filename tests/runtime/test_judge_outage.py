@@ -9,7 +9,7 @@ from configs import grpo_short
 from openwebrl_jax.agent import grammar
 from openwebrl_jax.core.types import Reply, ToolCall
 from openwebrl_jax.policy import remote
-from openwebrl_jax.rollout import books
+from openwebrl_jax.rollout import books, ledger
 from openwebrl_jax.runtime import queue as queues
 from openwebrl_jax.runtime import worker as workers
 from tests.policy import endpoints
@@ -74,7 +74,7 @@ async def test_no_reward_is_written_while_the_judge_is_away(tmp_path, monkeypatc
         return books.counts(queue._state)["slots"]
 
     try:
-        await until(lambda: slots()["scored"] >= 2)
+        await until(lambda: ledger.waiting_groups(queue._state))
         is_down[0] = True
         await asyncio.sleep(0.1)  # verdicts that were on their way
         await queue.take(1)
@@ -98,6 +98,7 @@ async def test_no_reward_is_written_while_the_judge_is_away(tmp_path, monkeypatc
         await worker.close()
         await worker._judge.close()
         queue._journal.close()
+        queue._fence.close()
         endpoint.close()
     lines = (tmp_path / queues.JOURNAL).read_text().splitlines()
     kinds = [json.loads(line.partition(" ")[2])["kind"] for line in lines]
