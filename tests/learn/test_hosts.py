@@ -31,7 +31,7 @@ def start(folder, **env):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_are_one_learner_and_none_outlives_the_other(tmp_path):
     first, second = start(tmp_path, DIE_AT="3")
     try:
