@@ -152,6 +152,7 @@ def _improve(rl: Any, base: Path) -> None:
 
 def gain(told: Sequence[Mapping[str, float]], part: str) -> dict[str, Any]:
     """A part's rate over the first and the last quarter of RL, with intervals."""
+    told = [record for record in told if f"reward/{part}" in record]  # none of replays
     quarter = max(1, len(told) // 4)
     rates = {}
     for name, records in (("first", told[:quarter]), ("last", told[-quarter:])):
