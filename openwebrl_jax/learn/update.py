@@ -214,21 +214,24 @@ def _token_logps(graphdef, rule, config_model, params, batch):
     )
     if not config_model.train_vision:
         features = jax.lax.stop_gradient(features)
-    hidden_BLD = qwen3_vl.forward(
+    before_BN, target_BN = head.at_positions(batch.ids_BL, batch.loss_index_BN)
+    hidden_BND = qwen3_vl.forward(
         model,
         batch.ids_BL,
         batch.positions_3BL,
         sight.Sight(*batch.sight_3BL),
         batch.image_index_BL,
         features,
+        before_BN,
         remat=config_model.remat,
         kernel=config_model.attention,
     )
-    hidden_RD, target_R = head.at_positions(
-        hidden_BLD, batch.ids_BL, batch.loss_index_BN
+    logp_R, entropy_R = head.token_logps(
+        hidden_BND.reshape(-1, hidden_BND.shape[-1]),
+        qwen3_vl.table_VD(model),
+        target_BN.reshape(-1),
+        rule,
     )
-    table_VD = qwen3_vl.table_VD(model)
-    logp_R, entropy_R = head.token_logps(hidden_RD, table_VD, target_R, rule)
     shape = batch.loss_index_BN.shape
     return logp_R.reshape(shape), entropy_R.reshape(shape)
 

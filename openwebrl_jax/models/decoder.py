@@ -57,8 +57,13 @@ def angles(sizes: DecoderSizes, positions_3BL):
     return position_BLk * layers.broad(turn_k, position_BLk)
 
 
-def apply_layer(layer: Layers, sizes: DecoderSizes, x_BLD, turn, attend: Callable):
-    """One pre-norm layer; `attend(q, k, v)` decides what each query sees."""
+def apply_layer(
+    layer: Layers, sizes: DecoderSizes, x_BLD, turn, attend: Callable, index_BN=None
+):
+    """One pre-norm layer; `attend(q, k, v)` decides what each query sees.
+
+    Only the tokens at index_BN come out of it: [B, N, D]; None = all of them.
+    """
     B, L, _ = x_BLD.shape
     eps, K = sizes.norm_eps, sizes.head_width
     h_BLD = layers.rms_norm(x_BLD, layer.attn_norm[...], eps)
@@ -68,6 +73,7 @@ def apply_layer(layer: Layers, sizes: DecoderSizes, x_BLD, turn, attend: Callabl
     q_BLHK = layers.rotate(layers.rms_norm(q_BLHK, layer.q_norm[...], eps), turn)
     k_BLGK = layers.rotate(layers.rms_norm(k_BLGK, layer.k_norm[...], eps), turn)
     out_BLX = attend(q_BLHK, layers.key_major(k_BLGK), layers.head_major(v_BLGK))
+    out_BLX, x_BLD = (layers.tokens(y_BLX, index_BN) for y_BLX in (out_BLX, x_BLD))
     x_BLD = x_BLD + layers.matmul(out_BLX, layer.out[...])
     h_BLD = layers.rms_norm(x_BLD, layer.mlp_norm[...], eps)
     gate_BLF = jax.nn.silu(layers.matmul(h_BLD, layer.gate[...]))

@@ -15,16 +15,14 @@ from openwebrl_jax.models import mesh
 CHUNK_VALUES = 2**27  # logits that exist at a time: half a gigabyte
 
 
-def at_positions(hidden_BLD, ids_BL, loss_index_BN):
-    """What predicts each loss position, and its token: ([B * N, D], [B * N]).
+def at_positions(ids_BL, loss_index_BN):
+    """Where each loss position is predicted, and its token: [B, N] each.
 
     Index 0 stands for an unused place; it reads the first token and must carry no
     weight.
     """
-    before_BN = jnp.maximum(loss_index_BN - 1, 0)
-    hidden_BND = jnp.take_along_axis(hidden_BLD, before_BN[..., None], axis=1)
     target_BN = jnp.take_along_axis(ids_BL, loss_index_BN, axis=1)
-    return hidden_BND.reshape(-1, hidden_BLD.shape[-1]), target_BN.reshape(-1)
+    return jnp.maximum(loss_index_BN - 1, 0), target_BN
 
 
 def token_logps(

@@ -49,6 +49,13 @@ def run(layer, x, stack, count: int, *, remat: bool):
     return jax.lax.scan(lambda x, one: (layer(x, one), None), x, stack)[0]
 
 
+def tokens(x_BLD, index_BN):
+    """Those at index_BN, [B, N, D]; None = all."""
+    if index_BN is None:
+        return x_BLD
+    return jnp.take_along_axis(x_BLD, index_BN[..., None], axis=1)
+
+
 def broad(vector_D, x_BLD):
     """The vector along the last axis of x: ranks are never promoted silently."""
     return jnp.expand_dims(vector_D, range(x_BLD.ndim - 1))

@@ -77,11 +77,17 @@ def forward(
     sight: sights.Sight,
     image_index_BL,
     features: Features | None,
+    index_BN=None,
     *,
     remat: bool = False,
     kernel: str = "xla",
 ):
-    """Hidden states [B, L, D] after the final norm; `kernel` is one of sight's."""
+    """Hidden states after the final norm, [B, N, D] of the tokens at index_BN.
+
+    Args:
+      index_BN: what else the last layer would make is never made; None = all tokens.
+      kernel: one of sight's.
+    """
     sizes = model.sizes.decoder
     turn = layers.turn(decoders.angles(sizes, positions_3BL))
     planned = sights.plan(sight, kernel)
@@ -89,9 +95,9 @@ def forward(
     def attend(q_BLHK, k_BGKL, v_BGLK):
         return sights.attend(q_BLHK, k_BGKL, v_BGLK, planned)
 
-    def layer(x_BLD, one):
+    def layer(x_BLD, one, index_BN=None):
         x_BLD = mesh.constrain(x_BLD, "batch", None, None)
-        return decoders.apply_layer(one, sizes, x_BLD, turn, attend)
+        return decoders.apply_layer(one, sizes, x_BLD, turn, attend, index_BN)
 
     def tapped_layer(x_BLD, one_and_tap):
         one, tap_ND = one_and_tap
@@ -102,9 +108,15 @@ def forward(
     if features is not None:
         tapped = layers.at(model.decoder.layers, slice(0, taps)), features.deepstack
         x_BLD = layers.run(tapped_layer, x_BLD, tapped, taps, remat=remat)
-    rest = layers.at(model.decoder.layers, slice(taps, None))
-    x_BLD = layers.run(layer, x_BLD, rest, sizes.layers - taps, remat=remat)
-    return layers.rms_norm(x_BLD, model.decoder.norm[...], sizes.norm_eps)
+    last = max(taps, sizes.layers - 1)
+    rest = layers.at(model.decoder.layers, slice(taps, last))
+    x_BLD = layers.run(layer, x_BLD, rest, last - taps, remat=remat)
+    if last < sizes.layers:
+        few = jax.checkpoint(layer) if remat else layer
+        x_BND = few(x_BLD, layers.at(model.decoder.layers, last), index_BN)
+    else:  # each layer has a tap
+        x_BND = layers.tokens(x_BLD, index_BN)
+    return layers.rms_norm(x_BND, model.decoder.norm[...], sizes.norm_eps)
 
 
 def extend(

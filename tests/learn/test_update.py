@@ -269,8 +269,9 @@ def successor_logps(ids, loss_index, index_shift=0):
     ids_BL = jnp.asarray([ids], jnp.int32)
     hidden_BLD = jax.nn.one_hot(ids_BL, V)
     index_BN = jnp.asarray([loss_index], jnp.int32) + index_shift
-    hidden_ND, target_N = head.at_positions(hidden_BLD, ids_BL, index_BN)
+    (before_N,), (target_N,) = head.at_positions(ids_BL, index_BN)
     rule = types.SamplingRule(temperature=1.0, forbidden_ids=())
+    hidden_ND = hidden_BLD[0, before_N]
     logp_N, _ = head.token_logps(hidden_ND, jnp.asarray(table_VD), target_N, rule)
     return np.asarray(logp_N)
 

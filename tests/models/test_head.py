@@ -21,8 +21,11 @@ def test_index_t_is_token_t_given_the_tokens_before():
     logit[np.arange(V), (np.arange(V) + 1) % V] = math.log(0.9)
     hidden_BLD = jnp.asarray(logit)[ids_BL]
     index_BN = jnp.asarray([[1, 2, 3], [1, 3, 0]])
-    hidden_ND, target_N = head.at_positions(hidden_BLD, ids_BL, index_BN)
-    logp_N, _ = head.token_logps(hidden_ND, jnp.eye(V), target_N, PLAIN)
+    before_BN, target_BN = head.at_positions(ids_BL, index_BN)
+    hidden_BND = jnp.take_along_axis(hidden_BLD, before_BN[..., None], axis=1)
+    logp_N, _ = head.token_logps(
+        hidden_BND.reshape(-1, V), jnp.eye(V), target_BN.reshape(-1), PLAIN
+    )
     low = math.log(0.1 / 7)
     want = [math.log(0.9)] * 3 + [math.log(0.9), low]
     np.testing.assert_allclose(logp_N[:5], want, rtol=1e-5)

@@ -31,6 +31,21 @@ def test_untied_head_and_text_alone_equal_torch(untied_folder, untied_torch_mode
     np.testing.assert_allclose(got[0], expected, atol=tolerance(expected), rtol=0)
 
 
+def test_tokens_that_are_asked_for_are_those_of_all(loaded, example, features):
+    @jax.jit
+    def both(params, tokens, features, index_BN):
+        model = nnx.merge(loaded.graphdef, params)
+        whole_BLD = qwen3_vl.forward(model, **tokens, features=features)
+        few_BND = qwen3_vl.forward(
+            model, **tokens, features=features, index_BN=index_BN
+        )
+        return whole_BLD[0][index_BN[0]], few_BND[0]
+
+    index_BN = jnp.asarray([[3, 9, 9, 0]])
+    want, got = both(loaded.params, example.tokens(), features, index_BN)
+    np.testing.assert_allclose(got, want, atol=1e-5)
+
+
 def test_gradients_equal_torch(loaded, example, expected_gradients):
     images = example.images(loaded.sizes)
     grads, _ = small.gradient(

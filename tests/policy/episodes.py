@@ -92,16 +92,18 @@ class Player:
 @functools.partial(jax.jit, static_argnums=(0, 2))
 def _logps(graphdef, params, rule, pictures, ids_BL, positions_3BL, index_BL, loss_BN):
     model = nnx.merge(graphdef, params)
-    hidden_BLD = qwen3_vl.forward(
+    before_BN, target_BN = head.at_positions(ids_BL, loss_BN)
+    hidden_BND = qwen3_vl.forward(
         model,
         ids_BL,
         positions_3BL,
         sight.Sight(*np.zeros((3, *ids_BL.shape), np.int32)),
         index_BL,
         qwen3_vl.encode_images(model, *pictures),
+        before_BN,
     )
-    hidden_ND, target_N = head.at_positions(hidden_BLD, ids_BL, loss_BN)
-    return head.token_logps(hidden_ND, qwen3_vl.table_VD(model), target_N, rule)[0]
+    table_VD = qwen3_vl.table_VD(model)
+    return head.token_logps(hidden_BND[0], table_VD, target_BN[0], rule)[0]
 
 
 def learner_logps(folder, graphdef, params, rule, turn: Played) -> np.ndarray:
