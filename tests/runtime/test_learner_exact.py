@@ -28,6 +28,7 @@ from openwebrl_jax.runtime import journal, learner, queue, worker
 
 ITERATIONS = 2
 SETTINGS = {
+    "seed": 7,
     "init_from": "",
     "tasks.suite": "fake",
     "tasks.max_turns": 1,
@@ -293,7 +294,10 @@ def check(bench, workdir, reference, outcome):
 
 
 def test_killed_at_every_append_to_the_journal(bench, reference, tmp_path, monkeypatch):
-    """R34, R35, R37: every cut point; each append is torn at another place."""
+    """R34, R35, R37: each append is torn at another place.
+
+    Of the first iteration, which has no checkpoint behind it, every second one.
+    """
     fault = Fault(monkeypatch)
 
     def tear(book, found, *, is_durable=True):
@@ -306,7 +310,8 @@ def test_killed_at_every_append_to_the_journal(bench, reference, tmp_path, monke
     list(bench.live(tmp_path / "whole"))
     appends = fault.calls
     assert appends > 20
-    for fatal in range(appends):
+    half = appends // 2
+    for fatal in (*range(0, half, 2), *range(half, appends)):
         workdir = tmp_path / str(fatal)
         check(bench, workdir, reference, disturbed(bench, workdir, fault, fatal))
 
@@ -320,7 +325,7 @@ def test_killed_at_every_step_of_a_checkpoint(bench, reference, tmp_path, monkey
     fault.arm(-1)
     list(bench.live(tmp_path / "whole"))
     assert fault.calls > 25
-    for fatal in range(0, 25, 3):  # how many files there are is a matter of chance
+    for fatal in range(0, 25, 5):  # how many files there are is a matter of chance
         workdir = tmp_path / str(fatal)
         check(bench, workdir, reference, disturbed(bench, workdir, fault, fatal))
 
