@@ -4,7 +4,7 @@ In: pictures by content hash. Out: where in the store their features begin. What
 kept belongs to one version of the weights and is forgotten with it. The store has one
 shape whatever a chunk holds, so that images multiply no shapes of prompts.
 
-Letters: I images, P patches, N values a patch.
+Letters: I images, P patches, N bytes a patch.
 """
 
 import collections
@@ -80,7 +80,7 @@ class FeatureStore:
 
     def warm_up(self, params: Any, values: int) -> None:
         """Compiles each size of call, for patches of so many values."""
-        nothing = Picture(patches_PN=np.zeros((0, values), np.float32), grid=(0, 0))
+        nothing = Picture(patches_PN=np.zeros((0, values), np.uint8), grid=(0, 0))
         for size in self._sizes:
             self.forget()
             self.offsets(params, {str(n): nothing for n in range(size)})
@@ -97,9 +97,9 @@ def pad(
     pictures: Sequence[Picture], patches: int, merge: int, table_side: int
 ) -> generate.Images:
     """Pictures side by side, each padded to so many patches."""
-    count, values = len(pictures), pictures[0].patches_PN.shape[1]
+    count, like_PN = len(pictures), pictures[0].patches_PN
     images = generate.Images(
-        patches_IPN=np.zeros((count, patches, values), np.float32),
+        patches_IPN=np.zeros((count, patches, like_PN.shape[1]), like_PN.dtype),
         count_I=np.array([len(p.patches_PN) for p in pictures], np.int32),
         position_2IP=np.zeros((2, count, patches), np.int32),
         table_index_4IP=np.zeros((4, count, patches), np.int32),

@@ -7,8 +7,8 @@ lattice, so that few programs are ever compiled. What a row draws depends on its
 key, prompt and token index alone, never on the rows beside it nor on where a call ends.
 
 Letters: B rows of a call, L tokens of a chunk, T tokens that a call draws, J copies of
-a call, D width, V vocabulary, M features an image, I images, P patches, N values a
-patch, X any other axis.
+a call, D width, V vocabulary, M features an image, I images, P patches, N bytes and C
+values a patch, X any other axis.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from openwebrl_jax.core import types
 from openwebrl_jax.models import cache as caches
 from openwebrl_jax.models import decoder, head, qwen3_vl
 from openwebrl_jax.policy import weights
+from openwebrl_jax.tokens import images
 
 WIDE_TOKENS = 256  # of one row, prefilled at once
 NARROW_TOKENS = 32  # of some rows
@@ -97,7 +99,7 @@ def make_lattice(config: Any) -> Lattice:
 class Images(NamedTuple):
     """Screenshots to encode. Made by `policy.features`, eaten by `encode`."""
 
-    patches_IPN: Any  # float32, merge-block-major, zeros beyond an image's count
+    patches_IPN: Any  # uint8, see `tokens.images.cut`; zeros beyond an image's count
     count_I: Any  # int32
     position_2IP: Any  # int32
     table_index_4IP: Any  # int32
@@ -169,6 +171,7 @@ def make_programs(
     rule: types.SamplingRule,
     lattice: Lattice,
     *,
+    spec: images.ImageSpec,
     end_id: int,
     pictures: int,
     features: int,
@@ -184,9 +187,10 @@ def make_programs(
             deepstack=jnp.zeros((taps, pictures * features, width), dtype),
         )
 
-    def encode(params, store, images: Images, place_I):
+    def encode(params, store, shown: Images, place_I):
         model, _ = weights.merge(graphdef, params)
-        new = qwen3_vl.encode_images(model, *images)
+        values_IPC = _values(spec, shown.patches_IPN)
+        new = qwen3_vl.encode_images(model, values_IPC, *shown[1:])
         return jax.tree.map(
             lambda store_XD, new_XD: _write(store_XD, new_XD, place_I, features),
             store,
@@ -241,6 +245,16 @@ def make_programs(
     )
 
 
+def _values(spec: images.ImageSpec, bytes_IPN: jax.Array) -> jax.Array:
+    """What the tower wants: bytes become normalised values, repeated along time."""
+    I, P, N = bytes_IPN.shape  # noqa: E741
+    channel_N = np.arange(N, dtype=np.int32) // (N // 3)
+    index_IPN = bytes_IPN.astype(jnp.int32) + 256 * channel_N[None, None]
+    value_IPN = jnp.asarray(images.tables(spec).reshape(-1))[index_IPN]
+    value_IP31N = value_IPN.reshape(I, P, 3, 1, N // 3)
+    return jnp.tile(value_IP31N, (1, 1, 1, spec.temporal, 1)).reshape(I, P, -1)
+
+
 def _write(store_XD: jax.Array, new_XD: jax.Array, place_I: jax.Array, features: int):
     """Puts the features of image i at place_I[i]; axis -2 is places times features."""
     *lead, _, width = store_XD.shape
@@ -260,7 +274,8 @@ def _decode(
 ) -> tuple[Drawn, caches.Cache]:
     """Draws until the call's tokens are drawn or every row has ended."""
     rows, tokens = len(seeds.row_B), lattice.decode_tokens
-    table_VD = qwen3_vl.table_VD(model)
+    # Turned once a call: XLA-CPU would turn the whole table at every token.
+    table_DV = jax.lax.optimization_barrier(qwen3_vl.table_VD(model).T)
     key_B = jax.vmap(_row_key)(seeds.key_B4)
 
     def goes_on(carry):
@@ -282,7 +297,7 @@ def _decode(
             parts,
         )
         token_B, logp_B = draw(
-            head.sample_logits(hidden_B1D[:, 0], table_VD, rule),
+            head.sample_logits(hidden_B1D[:, 0], table_DV.T, rule),
             jax.vmap(jax.random.fold_in)(key_B, seeds.drawn_B + t),
             seeds.is_greedy_B,
         )

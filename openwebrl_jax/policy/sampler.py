@@ -65,6 +65,7 @@ class Sampler:
             graphdef,
             self.rule,
             self.lattice,
+            spec=spec,
             end_id=chat.end_id,
             pictures=pictures,
             features=patches // spec.merge**2,
@@ -109,7 +110,7 @@ class Sampler:
 
     async def warm_up(self) -> None:
         """Compiles every program that requests can ask for."""
-        values = self._spec.values
+        values = self._spec.values // self._spec.temporal
         await self._batcher.between(lambda: self._speaker.warm_up(values))
 
     async def close(self) -> None:
