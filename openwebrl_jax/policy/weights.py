@@ -4,6 +4,7 @@ A program that decodes would copy a layer out of the stack again and again: XLA-
 does so at every token. So the stacks are cut once, when weights come in.
 """
 
+import os
 from typing import Any, NamedTuple
 
 import jax
@@ -47,6 +48,19 @@ def own(params: Any, like: Any) -> Weights:
         lambda x: jnp.zeros((), x.dtype) if id(x) in of_layers else x, params
     )
     return Weights(rest, layers)
+
+
+def free_bytes(params: Any) -> int:
+    """What a copy of `params` would leave of a device that holds them.
+
+    A host's memory is counted as if it held nothing else.
+    """
+    leaves = jax.tree.leaves(params)
+    needed = sum(leaf.addressable_shards[0].data.nbytes for leaf in leaves)
+    stats = leaves[0].addressable_shards[0].device.memory_stats()
+    if stats is None:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") - needed
+    return stats["bytes_limit"] - stats["bytes_in_use"] - needed
 
 
 def merge(
