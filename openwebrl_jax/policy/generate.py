@@ -233,11 +233,12 @@ def make_programs(
 
 
 def _values(spec: images.ImageSpec, bytes_IPN: jax.Array) -> jax.Array:
-    """Normalised values, looked up as `tokens.images.patches` does it."""
-    values = bytes_IPN.shape[2]
-    channel_N = np.arange(values, dtype=np.int32) // (values // 3)
-    index_IPN = bytes_IPN.astype(jnp.int32) + 256 * channel_N[None, None]
-    return jnp.asarray(images.tables(spec).reshape(-1))[index_IPN]
+    """Normalised values: to a rounding those that `tokens.images.patches` looks up."""
+    mean_N, std_N = (
+        np.repeat(np.float32(part), spec.patch_px**2) for part in (spec.mean, spec.std)
+    )
+    scale_N, shift_N = np.float32(spec.rescale) / std_N, -mean_N / std_N
+    return bytes_IPN.astype(jnp.float32) * scale_N[None, None] + shift_N[None, None]
 
 
 def _write(store_XD: jax.Array, new_XD: jax.Array, place_I: jax.Array, features: int):
@@ -321,9 +322,13 @@ def draw(logits_BV: jax.Array, key_B: jax.Array, is_greedy_B: jax.Array):
     cumulative sum would not promise that at its rounded upper end.
     """
     width = logits_BV.shape[-1:]
-    noise_BV = jax.vmap(lambda key: jax.random.gumbel(key, width))(key_B)
-    noise_BV = jnp.where(is_greedy_B[:, None], 0.0, noise_BV)
-    token_B = jnp.argmax(logits_BV + noise_BV, axis=-1).astype(jnp.int32)
+
+    def noisy():
+        noise_BV = jax.vmap(lambda key: jax.random.gumbel(key, width))(key_B)
+        return logits_BV + jnp.where(is_greedy_B[:, None], 0.0, noise_BV)
+
+    best_BV = jax.lax.cond(is_greedy_B.all(), lambda: logits_BV, noisy)
+    token_B = jnp.argmax(best_BV, axis=-1).astype(jnp.int32)
     logp_BV = jax.nn.log_softmax(logits_BV)
     logp_B = jnp.take_along_axis(logp_BV, token_B[:, None], axis=-1)[:, 0]
     return token_B, logp_B

@@ -119,7 +119,7 @@ def patches(spec: ImageSpec, png: bytes) -> tuple[np.ndarray, tuple[int, int]]:
     side = spec.patch_px
     cut_PC1YX = bytes_PN.reshape(-1, 3, 1, side, side)
     values = np.empty((rows * cols, 3, spec.temporal, side, side), np.float32)
-    for channel, table in enumerate(tables(spec)):
+    for channel, table in enumerate(_tables(spec)):
         values[:, channel] = table[cut_PC1YX[:, channel]]
     return values.reshape(rows * cols, spec.values), (rows, cols)
 
@@ -151,7 +151,7 @@ def _decode(png: bytes) -> Image.Image:
 
 
 @functools.lru_cache(maxsize=8)
-def tables(spec: ImageSpec) -> np.ndarray:
+def _tables(spec: ImageSpec) -> np.ndarray:
     """[3, 256]: the normalised value of each byte, rounded as the processor rounds."""
     scaled = (np.arange(256, dtype=np.float64) * spec.rescale).astype(np.float32)
     mean, std = (np.asarray(part, np.float32) for part in (spec.mean, spec.std))
