@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from openwebrl_jax.policy import generate
+from openwebrl_jax.policy import generate, weights
 from openwebrl_jax.policy.prompt import Picture
 from openwebrl_jax.tokens import positions
 
@@ -35,15 +35,12 @@ class FeatureStore:
         patches: int,
         merge: int,
         table_side: int,
-        device: Any,
     ):
-        """`device` is where inputs go: a device or a sharding."""
         self._programs = programs
         self._places = places
         self._patches = patches
         self._merge = merge
         self._table_side = table_side
-        self._device = device
         most = max(1, min(places, _CALL_PATCHES // patches))
         self._sizes = [size for size in _CALL_SIZES if size <= most]
         self._place: collections.OrderedDict[str, int] = collections.OrderedDict()
@@ -62,7 +59,7 @@ class FeatureStore:
         """
         if self.arrays is None:
             self.arrays = jax.device_put(
-                self._programs.init_store(params), self._device
+                self._programs.init_store(params), weights.beside(params)
             )
         for key in pictures.keys() & self._place.keys():
             self._place.move_to_end(key)
@@ -89,8 +86,8 @@ class FeatureStore:
     def _encode(self, params: Any, pictures: Mapping[str, Picture]) -> None:
         place_I = np.array([self._place[key] for key in pictures], np.int32)
         images = pad([*pictures.values()], self._patches, self._merge, self._table_side)
-        inputs = jax.device_put((images, place_I), self._device)
-        self.arrays = self._programs.encode(params, self.arrays, *inputs)
+        with weights.host_inputs():
+            self.arrays = self._programs.encode(params, self.arrays, images, place_I)
 
 
 def pad(

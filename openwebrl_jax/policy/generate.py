@@ -30,7 +30,7 @@ from openwebrl_jax.tokens import images
 WIDE_TOKENS = 256  # of one row, prefilled at once
 NARROW_TOKENS = 32  # of some rows
 NARROW_ROWS = 8
-DECODE_TOKENS = 16  # between two looks at what has come and what has ended
+DECODE_TOKENS = 32  # between two looks at what has come and what has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Lattice:
     """The sizes of all programs. Made by `make_lattice`.
 
     Example: 32 rows of 544 places, `places` (256, 544), `widths` (8, 16, 32), chunks
-    of 32 tokens for 1 or 8 rows and of 256 for one, 16 tokens a decode.
+    of 32 tokens for 1 or 8 rows and of 256 for one, 32 tokens a decode.
     """
 
     rows: int  # of the cache
@@ -47,7 +47,7 @@ class Lattice:
     narrow_rows: int
     narrow_tokens: int
     wide_tokens: int  # of one row; narrow ones will do where prompts are short
-    decode_tokens: int
+    decode_tokens: int  # at most
     response_tokens: int
 
     def prefills(self) -> list[tuple[int, int]]:
@@ -123,6 +123,7 @@ class Seeds(NamedTuple):
     key_B4: Any  # uint32: seed, group ordinal, slot, turn
     is_greedy_B: Any  # bool
     count: Any  # int32, rows that are there; they come first
+    tokens: Any  # int32, how many are drawn at most
 
 
 class Drawn(NamedTuple):
@@ -266,7 +267,7 @@ def _decode(
 
     def goes_on(carry):
         t, _, is_open_B, _, _ = carry
-        return (t < tokens) & is_open_B.any()
+        return (t < seeds.tokens) & is_open_B.any()
 
     def step(carry):
         """Feeds the newest token, at first the prompt's last, and draws the next."""

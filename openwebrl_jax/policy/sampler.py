@@ -77,7 +77,6 @@ class Sampler:
             patches=patches,
             merge=spec.merge,
             table_side=sizes.vision.table_side,
-            device=weights.beside(params),
         )
         self._speaker = speaker.Speaker(
             params, version, self._programs, self.lattice, store, chat.end_id

@@ -17,8 +17,10 @@ import numpy as np
 from openwebrl_jax.policy import features, generate, slots, weights
 from openwebrl_jax.policy import prompt as prompts
 
-# Of prefill, while replies wait: they take a device about as long as one decode.
-HELD_CHUNKS = 16
+# While most wait for their prompts, so many chunks go before the replies of the others.
+HELD_CHUNKS = 8
+# While anyone waits for a prompt, replies get this part of a decode at a time.
+SHARED_PART = 4
 COUNTED: tuple[str, ...] = (
     "replies",
     "prompt_tokens",
@@ -69,7 +71,6 @@ class Speaker:
     ):
         self.like = weights.abstract(params)
         self.params, self.version = weights.own(params, self.like), version
-        self._device = weights.beside(self.params)
         self.totals = dict.fromkeys(COUNTED, 0.0)
         self._programs = programs
         self._lattice = lattice
@@ -147,7 +148,7 @@ class Speaker:
         for rows, tokens in self._lattice.prefills():
             self._run_prefill((), rows, tokens)
         for rows, places in self._lattice.decodes():
-            self._run_decode((), rows, places)
+            self._run_decode((), rows, places, 1)
         self._run_copy(())
 
     def _count(self, name: str, count: float) -> None:
@@ -213,7 +214,9 @@ class Speaker:
         rows = next(rows for rows in self._lattice.widths if rows >= len(lines))
         most = max(len(line.prompt.ids_L) - 1 + len(line.ids) for line in lines)
         places = next(places for places in self._lattice.places if places >= most)
-        drawn = self._run_decode(lines, rows, places)
+        part = 1 if len(lines) == len(self._lines) else SHARED_PART
+        tokens = max(1, self._lattice.decode_tokens // part)
+        drawn = self._run_decode(lines, rows, places, tokens)
         for b, line in enumerate(lines):
             new = slice(drawn.length_B[b])
             line.ids += drawn.ids_BT[b, new].tolist()
@@ -252,34 +255,39 @@ class Speaker:
         }
         offsets = self._store.offsets(self.params, shown)
         chunk = prompts.stack(pieces, offsets, rows=rows, tokens=tokens)
-        self._cache = self._programs.prefill(
-            self.params, self._store.arrays, *self._on_device(chunk)
-        )
+        with weights.host_inputs():
+            self._cache = self._programs.prefill(
+                self.params, self._store.arrays, self._rows(), chunk
+            )
 
     def _run_copy(self, copies: Sequence[slots.Seat]) -> None:
         seat_3J = np.zeros((3, self._lattice.rows), np.int32)
         for j, seat in enumerate(copies):
             seat_3J[:, j] = seat.donor, seat.row, seat.shared
-        cache, inputs = self._on_device((*seat_3J, np.int32(len(copies))))
-        self._cache = self._programs.copy(cache, *inputs)
+        with weights.host_inputs():
+            self._cache = self._programs.copy(
+                self._rows(), *seat_3J, np.int32(len(copies))
+            )
 
     def _run_decode(
-        self, lines: Sequence[_Line], rows: int, places: int
+        self, lines: Sequence[_Line], rows: int, places: int, tokens: int
     ) -> generate.Drawn:
-        seeds = _stack(lines, rows)
-        cache, seeds = self._on_device(seeds)
-        drawn, self._cache = self._programs.decode(self.params, cache, seeds, places)
+        seeds = _stack(lines, rows, tokens)
+        with weights.host_inputs():
+            drawn, self._cache = self._programs.decode(
+                self.params, self._rows(), seeds, places
+            )
         return jax.device_get(drawn)
 
-    def _on_device(self, inputs: Any) -> tuple[Any, Any]:
-        """The cache, made anew where there is none, and a program's other inputs."""
+    def _rows(self) -> Any:
+        """The cache, made anew where there is none."""
         if self._cache is None:
             empty = self._programs.init_cache(self.params)
-            self._cache = jax.device_put(empty, self._device)
-        return self._cache, jax.device_put(inputs, self._device)
+            self._cache = jax.device_put(empty, weights.beside(self.params))
+        return self._cache
 
 
-def _stack(lines: Sequence[_Line], rows: int) -> generate.Seeds:
+def _stack(lines: Sequence[_Line], rows: int, tokens: int) -> generate.Seeds:
     """Requests as one padded call."""
     seeds = generate.Seeds(
         row_B=np.zeros(rows, np.int32),
@@ -290,6 +298,7 @@ def _stack(lines: Sequence[_Line], rows: int) -> generate.Seeds:
         key_B4=np.zeros((rows, 4), np.uint32),
         is_greedy_B=np.zeros(rows, bool),
         count=np.int32(len(lines)),
+        tokens=np.int32(tokens),
     )
     for b, line in enumerate(lines):
         prompt, drawn = line.prompt, len(line.ids)

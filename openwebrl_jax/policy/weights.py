@@ -72,8 +72,16 @@ def merge(
     return model, [nnx.merge(layer_graphdef, layer) for layer in weights.layers]
 
 
+def host_inputs() -> Any:
+    """Lets a program's arrays come from the host with its call.
+
+    To place each with `device_put` takes Python as long as a small program runs.
+    """
+    return jax.transfer_guard_host_to_device("allow")
+
+
 def beside(weights: Any) -> jax.sharding.Sharding:
-    """Where a program's inputs go: the weights' device, or each one of their mesh."""
+    """Where the cache is: on the weights' device, or on each one of their mesh."""
     sharding = jax.tree.leaves(weights)[0].sharding
     if isinstance(sharding, jax.sharding.NamedSharding):
         return jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
