@@ -1,7 +1,7 @@
 """Qwen3-VL whole: images to features, tokens to hidden states, with or without cache.
 
-B rows, L tokens, D width, I images, P patches an image, C values a patch, S places of
-the cache, T DeepStack taps. The arrays are those of `core.types.Batch`. Everything is
+B rows, L tokens, D width, I images, P patches an image, C values a patch, T DeepStack
+taps. The arrays are those of `core.types.Batch`. Everything is
 computed in the dtype of the parameters; norms, softmax and rope in float32.
 """
 
@@ -121,36 +121,34 @@ def forward(
 
 def extend(
     model: Model,
-    cache: caches.Cache,
+    past: caches.Past,
+    own: caches.Cache,
+    at,
     ids_BL,
     positions_3BL,
     image_index_BL,
     features: Features | None,
-    start_B,
     parts: Sequence[decoders.Layers] | None = None,
 ):
-    """Appends L tokens to each row at its own start: (hidden [B, L, D], cache).
+    """L tokens more for each row: (hidden [B, L, D], own with their keys and values).
 
-    A token sees the places up to its own. Padding after a row's end does no harm:
-    no one sees beyond itself, and later tokens overwrite it. start + L may not pass
-    the cache's length. `parts` are the layers one by one, None = those of the model.
+    `past` is what the rows hold; `own` has what stands beside them, and these tokens
+    come to stand in its places from `at` on. A token sees its row, and the places
+    beside it up to its own; so padding at the end does no harm. `parts` are the layers
+    one by one, None = those of the model.
     """
     sizes = model.sizes.decoder
     turn = layers.turn(decoders.angles(sizes, positions_3BL))
-    L, S = ids_BL.shape[1], cache.v[0].shape[2]
-    own_BL = start_B[:, None] + jnp.arange(L)[None]
-    mask_BLS = jnp.arange(S)[None, None] <= own_BL[..., None]
     x_BLD = embed(model, ids_BL, image_index_BL, features)
     taps = 0 if features is None else features.deepstack.shape[0]
     new_k, new_v = [], []
 
     def attend(q_BLHK, k_BGKL, v_BGLK):
         i = len(new_k)
-        new_k.append(caches.write(cache.k[i], k_BGKL, start_B, axis=2))
-        new_v.append(caches.write(cache.v[i], v_BGLK, start_B, axis=1))
-        return layers.attend(q_BLHK, new_k[i], new_v[i], mask_BLS)
+        new_k.append(caches.write(own.k[i], k_BGKL, at, axis=3))
+        new_v.append(caches.write(own.v[i], v_BGLK, at, axis=2))
+        return caches.attend(q_BLHK, new_k[i], new_v[i], at, i, past)
 
-    # Unrolled: a scan would copy the stacked cache at every token.
     for i in range(sizes.layers):
         one = layers.at(model.decoder.layers, i) if parts is None else parts[i]
         x_BLD = decoders.apply_layer(one, sizes, x_BLD, turn, attend)

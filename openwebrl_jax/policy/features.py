@@ -4,7 +4,7 @@ In: pictures by content hash. Out: where in the store their features begin. What
 kept belongs to one version of the weights and is forgotten with it. The store has one
 shape whatever a chunk holds, so that images multiply no shapes of prompts.
 
-Letters: I images, P patches, N values a patch.
+Letters: I images, P patches, N bytes a patch.
 """
 
 import collections
@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from openwebrl_jax.policy import generate
+from openwebrl_jax.policy import generate, weights
 from openwebrl_jax.policy.prompt import Picture
 from openwebrl_jax.tokens import positions
 
@@ -35,15 +35,12 @@ class FeatureStore:
         patches: int,
         merge: int,
         table_side: int,
-        device: Any,
     ):
-        """`device` is where inputs go: a device or a sharding."""
         self._programs = programs
         self._places = places
         self._patches = patches
         self._merge = merge
         self._table_side = table_side
-        self._device = device
         most = max(1, min(places, _CALL_PATCHES // patches))
         self._sizes = [size for size in _CALL_SIZES if size <= most]
         self._place: collections.OrderedDict[str, int] = collections.OrderedDict()
@@ -62,7 +59,7 @@ class FeatureStore:
         """
         if self.arrays is None:
             self.arrays = jax.device_put(
-                self._programs.init_store(params), self._device
+                self._programs.init_store(params), weights.beside(params)
             )
         for key in pictures.keys() & self._place.keys():
             self._place.move_to_end(key)
@@ -80,7 +77,7 @@ class FeatureStore:
 
     def warm_up(self, params: Any, values: int) -> None:
         """Compiles each size of call, for patches of so many values."""
-        nothing = Picture(patches_PN=np.zeros((0, values), np.float32), grid=(0, 0))
+        nothing = Picture(patches_PN=np.zeros((0, values), np.uint8), grid=(0, 0))
         for size in self._sizes:
             self.forget()
             self.offsets(params, {str(n): nothing for n in range(size)})
@@ -89,17 +86,17 @@ class FeatureStore:
     def _encode(self, params: Any, pictures: Mapping[str, Picture]) -> None:
         place_I = np.array([self._place[key] for key in pictures], np.int32)
         images = pad([*pictures.values()], self._patches, self._merge, self._table_side)
-        inputs = jax.device_put((images, place_I), self._device)
-        self.arrays = self._programs.encode(params, self.arrays, *inputs)
+        with weights.host_inputs():
+            self.arrays = self._programs.encode(params, self.arrays, images, place_I)
 
 
 def pad(
     pictures: Sequence[Picture], patches: int, merge: int, table_side: int
 ) -> generate.Images:
     """Pictures side by side, each padded to so many patches."""
-    count, values = len(pictures), pictures[0].patches_PN.shape[1]
+    count, like_PN = len(pictures), pictures[0].patches_PN
     images = generate.Images(
-        patches_IPN=np.zeros((count, patches, values), np.float32),
+        patches_IPN=np.zeros((count, patches, like_PN.shape[1]), like_PN.dtype),
         count_I=np.array([len(p.patches_PN) for p in pictures], np.int32),
         position_2IP=np.zeros((2, count, patches), np.int32),
         table_index_4IP=np.zeros((4, count, patches), np.int32),

@@ -26,7 +26,7 @@ _PATCH_BYTES = 1 << 28  # of patches kept, since the slots of a group see one pa
 class Picture:
     """A screenshot ready for the vision tower."""
 
-    patches_PN: np.ndarray  # as many patches as there are, not padded
+    patches_PN: np.ndarray  # bytes, as many patches as there are, not padded
     grid: tuple[int, int]
 
 
@@ -83,9 +83,9 @@ class Reader:
         self._prompt_tokens = prompt_tokens
         self._patches = patches
         self._pictures = pictures
-        kept = max(4, _PATCH_BYTES // (4 * patches * spec.values))
+        kept = max(4, _PATCH_BYTES // (patches * spec.values))
         # Keyed by the PNG itself: Python keeps the hash of a bytes object.
-        self._cut = functools.lru_cache(kept)(functools.partial(images.patches, spec))
+        self._cut = functools.lru_cache(kept)(functools.partial(images.cut, spec))
 
     def read(self, request: types.SampleRequest) -> Prompt:
         """The request as a prompt; a Failure says why it cannot be one."""

@@ -21,7 +21,7 @@ from flax import nnx
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.models import load as loads
-from openwebrl_jax.models.sizes import Sizes
+from openwebrl_jax.models.sizes import DecoderSizes, Sizes
 from openwebrl_jax.policy import batcher, features, generate, speaker, weights
 from openwebrl_jax.policy import prompt as prompts
 from openwebrl_jax.tokens import chat as chats
@@ -52,6 +52,7 @@ class Sampler:
         limit = config.context_tokens - config.response_tokens
         self.rule = chat.rule(config.temperature)
         self.lattice = generate.make_lattice(config)
+        _check_memory(config, self.lattice, sizes.decoder, params)
         self._chat = chat
         self._spec = spec
         self._reader = prompts.Reader(
@@ -65,6 +66,7 @@ class Sampler:
             graphdef,
             self.rule,
             self.lattice,
+            spec=spec,
             end_id=chat.end_id,
             pictures=pictures,
             features=patches // spec.merge**2,
@@ -75,7 +77,6 @@ class Sampler:
             patches=patches,
             merge=spec.merge,
             table_side=sizes.vision.table_side,
-            device=weights.beside(params),
         )
         self._speaker = speaker.Speaker(
             params, version, self._programs, self.lattice, store, chat.end_id
@@ -109,7 +110,7 @@ class Sampler:
 
     async def warm_up(self) -> None:
         """Compiles every program that requests can ask for."""
-        values = self._spec.values
+        values = self._spec.values // self._spec.temporal
         await self._batcher.between(lambda: self._speaker.warm_up(values))
 
     async def close(self) -> None:
@@ -174,4 +175,21 @@ def _check(config: Any) -> None:
         raise ValueError(
             f"config.sample.prompt_buckets={tuple(config.prompt_buckets)} hold no "
             f"prompt of context_tokens - response_tokens = {limit}; add {limit}"
+        )
+
+
+def _check_memory(
+    config: Any, lattice: generate.Lattice, sizes: DecoderSizes, params: Any
+) -> None:
+    """The rows of the cache fit beside the weights, those of a `decode` twice."""
+    dtype = params["decoder"]["embed"].dtype
+    row, free = lattice.row_bytes(sizes, dtype), weights.free_bytes(params)
+    rows = lattice.rows + lattice.widths[-1]
+    if rows * row > free:
+        fits = max(0, free // (2 * row))
+        raise ValueError(
+            f"config.sample.slots={config.slots} with context_tokens="
+            f"{config.context_tokens} takes {rows * row / 1e9:.2f} GB of the device, "
+            f"{max(0, free) / 1e9:.2f} GB are free beside the weights; set slots to at "
+            f"most {fits}, or fewer context_tokens"
         )

@@ -17,6 +17,10 @@ import numpy as np
 from openwebrl_jax.policy import features, generate, slots, weights
 from openwebrl_jax.policy import prompt as prompts
 
+# While most wait for their prompts, so many chunks go before the replies of the others.
+HELD_CHUNKS = 8
+# While anyone waits for a prompt, replies get this part of a decode at a time.
+SHARED_PART = 4
 COUNTED: tuple[str, ...] = (
     "replies",
     "prompt_tokens",
@@ -77,6 +81,7 @@ class Speaker:
         )
         self._lines: list[_Line] = []
         self._copies: list[slots.Seat] = []
+        self._held = 0  # chunks since a reply could have gone on
         self._cache: Any = None  # None = nothing was computed yet by these weights
 
     def add(
@@ -100,8 +105,8 @@ class Speaker:
     def step(self) -> None:
         """One chunk of prefill and one piece of replies, as far as they are wanted.
 
-        While most rows wait for their prompts, these go first: a call of `decode`
-        costs nearly the same for one row as for all.
+        While most rows wait for their prompts, these go first for some chunks: a call
+        of `decode` costs nearly the same for one row as for all.
         """
         start_s = time.monotonic()
         self._copy()
@@ -110,13 +115,17 @@ class Speaker:
             self._share()
             self._copy()
         ready = [line for line in self._lines if self._rest(line) == 0]
-        if 2 * len(ready) >= len(self._lines):
+        are_few = 2 * len(ready) < len(self._lines)
+        if ready and are_few and self._held < HELD_CHUNKS:
+            self._held += 1
+        elif ready:
+            self._held = 0
             self._decode(ready)
         self._count("busy_s", time.monotonic() - start_s)
 
     def drop(self) -> None:
         """Forgets all: the arrays may be gone with the program that failed."""
-        self._lines, self._copies, self._cache = [], [], None
+        self._lines, self._copies, self._held, self._cache = [], [], 0, None
         self._slots.forget()
         self._store.forget()
 
@@ -138,12 +147,11 @@ class Speaker:
     def warm_up(self, values: int) -> None:
         """Compiles every program that requests can ask for; patches have values."""
         self._store.warm_up(self.params, values)
-        for rows, tokens, places in self._lattice.prefills():
-            self._run_prefill((), rows, tokens, places)
+        for rows, tokens in self._lattice.prefills():
+            self._run_prefill((), rows, tokens)
         for rows, places in self._lattice.decodes():
-            self._run_decode((), rows, places)
-        for places in self._lattice.places:
-            self._run_copy((), places)
+            self._run_decode((), rows, places, 1)
+        self._run_copy(())
 
     def _count(self, name: str, count: float) -> None:
         self.totals[name] += count
@@ -166,8 +174,7 @@ class Speaker:
 
     def _copy(self) -> None:
         if self._copies:
-            places = self._places(max(seat.shared for seat in self._copies))
-            self._run_copy(self._copies, places)
+            self._run_copy(self._copies)
             self._copies = []
 
     def _pieces(self) -> tuple[list[prompts.Piece], int, int] | None:
@@ -199,8 +206,7 @@ class Speaker:
         return prompts.Piece(prompt=line.prompt, row=row, tokens=slice(start, stop))
 
     def _prefill(self, pieces: Sequence[prompts.Piece], rows: int, tokens: int) -> None:
-        places = self._places(max(piece.tokens.start for piece in pieces) + tokens)
-        self._run_prefill(pieces, rows, tokens, places)
+        self._run_prefill(pieces, rows, tokens)
         for piece in pieces:
             self._slots.fill(piece.row, piece.tokens.stop)
             self._count("prefilled_tokens", piece.tokens.stop - piece.tokens.start)
@@ -209,9 +215,10 @@ class Speaker:
     def _decode(self, lines: Sequence[_Line]) -> None:
         rows = next(rows for rows in self._lattice.widths if rows >= len(lines))
         most = max(len(line.prompt.ids_L) - 1 + len(line.ids) for line in lines)
-        drawn = self._run_decode(
-            lines, rows, self._places(most + self._lattice.decode_tokens)
-        )
+        places = next(places for places in self._lattice.places if places >= most)
+        part = 1 if len(lines) == len(self._lines) else SHARED_PART
+        tokens = max(1, self._lattice.decode_tokens // part)
+        drawn = self._run_decode(lines, rows, places, tokens)
         for b, line in enumerate(lines):
             new = slice(drawn.length_B[b])
             line.ids += drawn.ids_BT[b, new].tolist()
@@ -238,13 +245,10 @@ class Speaker:
             )
         )
 
-    def _places(self, least: int) -> int:
-        return self._lattice.places_from(least)[0]
-
     # Each of these runs one program.
 
     def _run_prefill(
-        self, pieces: Sequence[prompts.Piece], rows: int, tokens: int, places: int
+        self, pieces: Sequence[prompts.Piece], rows: int, tokens: int
     ) -> None:
         shown = {
             key: picture
@@ -253,35 +257,39 @@ class Speaker:
         }
         offsets = self._store.offsets(self.params, shown)
         chunk = prompts.stack(pieces, offsets, rows=rows, tokens=tokens)
-        self._cache = self._programs.prefill(
-            self.params, self._store.arrays, *self._on_device(chunk), places
-        )
+        with weights.host_inputs():
+            self._cache = self._programs.prefill(
+                self.params, self._store.arrays, self._rows(), chunk
+            )
 
-    def _run_copy(self, copies: Sequence[slots.Seat], places: int) -> None:
-        pair_J2 = np.zeros((self._lattice.rows, 2), np.int32)
+    def _run_copy(self, copies: Sequence[slots.Seat]) -> None:
+        seat_3J = np.zeros((3, self._lattice.rows), np.int32)
         for j, seat in enumerate(copies):
-            pair_J2[j] = seat.donor, seat.row
-        pairs = (pair_J2[:, 0], pair_J2[:, 1], np.int32(len(copies)))
-        cache, pairs = self._on_device(pairs)
-        self._cache = self._programs.copy(cache, *pairs, places)
+            seat_3J[:, j] = seat.donor, seat.row, seat.shared
+        with weights.host_inputs():
+            self._cache = self._programs.copy(
+                self._rows(), *seat_3J, np.int32(len(copies))
+            )
 
     def _run_decode(
-        self, lines: Sequence[_Line], rows: int, places: int
+        self, lines: Sequence[_Line], rows: int, places: int, tokens: int
     ) -> generate.Drawn:
-        seeds = _stack(lines, rows)
-        cache, seeds = self._on_device(seeds)
-        drawn, self._cache = self._programs.decode(self.params, cache, seeds, places)
+        seeds = _stack(lines, rows, tokens)
+        with weights.host_inputs():
+            drawn, self._cache = self._programs.decode(
+                self.params, self._rows(), seeds, places
+            )
         return jax.device_get(drawn)
 
-    def _on_device(self, inputs: Any) -> tuple[Any, Any]:
-        """The cache, made anew where there is none, and a program's other inputs."""
-        place = weights.beside(self.params)
+    def _rows(self) -> Any:
+        """The cache, made anew where there is none."""
         if self._cache is None:
-            self._cache = jax.device_put(self._programs.init_cache(self.params), place)
-        return self._cache, jax.device_put(inputs, place)
+            empty = self._programs.init_cache(self.params)
+            self._cache = jax.device_put(empty, weights.beside(self.params))
+        return self._cache
 
 
-def _stack(lines: Sequence[_Line], rows: int) -> generate.Seeds:
+def _stack(lines: Sequence[_Line], rows: int, tokens: int) -> generate.Seeds:
     """Requests as one padded call."""
     seeds = generate.Seeds(
         row_B=np.zeros(rows, np.int32),
@@ -292,6 +300,7 @@ def _stack(lines: Sequence[_Line], rows: int) -> generate.Seeds:
         key_B4=np.zeros((rows, 4), np.uint32),
         is_greedy_B=np.zeros(rows, bool),
         count=np.int32(len(lines)),
+        tokens=np.int32(tokens),
     )
     for b, line in enumerate(lines):
         prompt, drawn = line.prompt, len(line.ids)

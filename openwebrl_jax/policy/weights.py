@@ -4,6 +4,7 @@ A program that decodes would copy a layer out of the stack again and again: XLA-
 does so at every token. So the stacks are cut once, when weights come in.
 """
 
+import os
 from typing import Any, NamedTuple
 
 import jax
@@ -49,6 +50,19 @@ def own(params: Any, like: Any) -> Weights:
     return Weights(rest, layers)
 
 
+def free_bytes(params: Any) -> int:
+    """What a copy of `params` would leave of a device that holds them.
+
+    A host's memory is counted as if it held nothing else.
+    """
+    leaves = jax.tree.leaves(params)
+    needed = sum(leaf.addressable_shards[0].data.nbytes for leaf in leaves)
+    stats = leaves[0].addressable_shards[0].device.memory_stats()
+    if stats is None:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") - needed
+    return stats["bytes_limit"] - stats["bytes_in_use"] - needed
+
+
 def merge(
     graphdef: nnx.GraphDef, weights: Weights
 ) -> tuple[qwen3_vl.Model, list[decoder.Layers]]:
@@ -58,8 +72,16 @@ def merge(
     return model, [nnx.merge(layer_graphdef, layer) for layer in weights.layers]
 
 
+def host_inputs() -> Any:
+    """Lets a program's arrays come from the host with its call.
+
+    To place each with `device_put` takes Python as long as a small program runs.
+    """
+    return jax.transfer_guard_host_to_device("allow")
+
+
 def beside(weights: Any) -> jax.sharding.Sharding:
-    """Where a program's inputs go: the weights' device, or each one of their mesh."""
+    """Where the cache is: on the weights' device, or on each one of their mesh."""
     sharding = jax.tree.leaves(weights)[0].sharding
     if isinstance(sharding, jax.sharding.NamedSharding):
         return jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())

@@ -1,9 +1,9 @@
 """A PNG becomes patches, exactly as the checkpoint's own image processor makes them.
 
-In: PNG bytes and the folder's `preprocessor_config.json`. Out: float32 patches in
-merge-block-major order and their grid. Only pillow and numpy; a page at its native
-size is decoded and cut in about a millisecond, because values are looked up, not
-computed, and the cut is done on bytes.
+In: PNG bytes and the folder's `preprocessor_config.json`. Out: patches in
+merge-block-major order and their grid, as float32 values or still as bytes, an eighth
+of the size. Only pillow and numpy; a page at its native size is decoded and cut in
+about a millisecond, because values are looked up, not computed.
 """
 
 import functools
@@ -115,6 +115,17 @@ def patches(spec: ImageSpec, png: bytes) -> tuple[np.ndarray, tuple[int, int]]:
 
     C runs over channel, time, y, x; the copies along time are equal.
     """
+    bytes_PN, (rows, cols) = cut(spec, png)
+    side = spec.patch_px
+    cut_PC1YX = bytes_PN.reshape(-1, 3, 1, side, side)
+    values = np.empty((rows * cols, 3, spec.temporal, side, side), np.float32)
+    for channel, table in enumerate(_tables(spec)):
+        values[:, channel] = table[cut_PC1YX[:, channel]]
+    return values.reshape(rows * cols, spec.values), (rows, cols)
+
+
+def cut(spec: ImageSpec, png: bytes) -> tuple[np.ndarray, tuple[int, int]]:
+    """The same as bytes [P, N], once along time: N runs over channel, y, x."""
     image = _decode(png)
     rows, cols = grid(spec, *image.size)
     size = (cols * spec.patch_px, rows * spec.patch_px)
@@ -124,12 +135,8 @@ def patches(spec: ImageSpec, png: bytes) -> tuple[np.ndarray, tuple[int, int]]:
     blocks = np.asarray(image).reshape(
         rows // merge, merge, side, cols // merge, merge, side, 3
     )
-    # [P, channel, 1, y, x], still bytes: copying them is a quarter of the work.
-    cut = blocks.transpose(0, 3, 1, 4, 6, 2, 5).reshape(-1, 3, 1, side, side)
-    values = np.empty((rows * cols, 3, spec.temporal, side, side), np.float32)
-    for channel, table in enumerate(_tables(spec)):
-        values[:, channel] = table[cut[:, channel]]
-    return values.reshape(rows * cols, spec.values), (rows, cols)
+    cut_PN = blocks.transpose(0, 3, 1, 4, 6, 2, 5).reshape(rows * cols, 3 * side**2)
+    return cut_PN, (rows, cols)
 
 
 def _decode(png: bytes) -> Image.Image:

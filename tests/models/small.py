@@ -10,7 +10,7 @@ import torch
 import transformers
 from flax import nnx
 
-from openwebrl_jax.models import load, qwen3_vl, sight
+from openwebrl_jax.models import cache, load, qwen3_vl, sight
 from openwebrl_jax.tokens import positions
 
 VOCAB, PAD = 96, 90  # of tokens, and the image pad
@@ -199,3 +199,12 @@ def assert_gradients(sizes, grads, expected, rows: int, tolerance: float):
         np.testing.assert_allclose(
             got[name] / rows, want, atol=tolerance * scale, rtol=0, err_msg=name
         )
+
+
+def extend(model, places, tokens, features, start_B):
+    """Hidden states of tokens more for each row; and the cache with them."""
+    rows = len(start_B)
+    past = cache.in_place(places, jnp.arange(rows), start_B)
+    own = cache.init_cache(model.sizes, *tokens["ids_BL"].shape)
+    hidden, own = qwen3_vl.extend(model, past, own, 0, **tokens, features=features)
+    return hidden, cache.put(places, own, jnp.arange(rows), start_B, rows)

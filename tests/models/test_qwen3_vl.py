@@ -78,9 +78,7 @@ def test_greedy_tokens_equal_torch(loaded, torch_model, example):
         return tell(model, places, tokens, None, start_B)
 
     def tell(model, places, tokens, features, start_B):
-        hidden, places = qwen3_vl.extend(
-            model, places, **tokens, features=features, start_B=start_B
-        )
+        hidden, places = small.extend(model, places, tokens, features, start_B)
         return jnp.argmax(hidden @ qwen3_vl.table_VD(model).T, -1), places
 
     tokens = example.tokens(length=40)  # padded, as a bucket is
@@ -159,9 +157,7 @@ def test_cache_equals_no_cache(loaded, example, features, expected):
     @jax.jit
     def extend(params, places, tokens, features, start_B):
         model = nnx.merge(loaded.graphdef, params)
-        hidden, places = qwen3_vl.extend(
-            model, places, **tokens, features=features, start_B=start_B
-        )
+        hidden, places = small.extend(model, places, tokens, features, start_B)
         return hidden @ qwen3_vl.table_VD(model).T, places
 
     # Beyond its length each row is prefilled with what must be overwritten.

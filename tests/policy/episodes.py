@@ -37,7 +37,7 @@ class Player:
     def __init__(self, png, newest, name="e", key=(1, 2, 3), text="step", first=0):
         """Turn t shows picture `first` + t."""
         self._png, self._first = png, first
-        self._newest, self._name, self._key, self._text = newest, name, key, text
+        self._newest, self._name, self.key, self._text = newest, name, key, text
         self._system = types.Segment(role="system", text="You act.")
         self._users: list[types.Segment] = []
         self._shown: list[tuple[str, bytes]] = []
@@ -61,7 +61,7 @@ class Player:
                 turn=turn,
                 segments=(self._system, *past, user),
                 images=dict(self._shown),
-                key=(*self._key, turn),
+                key=(*self.key, turn),
             )
         )
         ids = [i for segment in past for i in segment.ids]

@@ -29,7 +29,6 @@ def make_store(places):
         patches=PATCHES,
         merge=MERGE,
         table_side=4,
-        device=jax.devices()[0],
     )
     return store, sizes
 

@@ -7,6 +7,7 @@ from ml_collections import ConfigDict
 
 from openwebrl_jax.core import types
 from openwebrl_jax.models import head
+from openwebrl_jax.models.sizes import DecoderSizes
 from openwebrl_jax.policy import generate
 
 draw = jax.jit(generate.draw)
@@ -68,8 +69,17 @@ def make_lattice(**sample):
 
 def test_a_decode_has_few_widths():
     assert make_lattice().widths == (12, 24, 48)
-    assert make_lattice(slots=3).widths == (2, 3)
-    assert make_lattice(slots=1).widths == (2,)
+    assert make_lattice(slots=3).widths == (1, 2, 3)
+    assert make_lattice(slots=1).widths == (1,)
+
+
+def test_what_a_row_of_the_4b_model_takes():
+    text = {"layers": 36, "kv_heads": 8, "head_width": 128, "width": 2560}
+    rest = {"vocab": 151_936, "mlp": 9728, "heads": 32, "norm_eps": 1e-6}
+    rope = {"rope_theta": 5e6, "rope_section": (24, 20, 20)}
+    sizes = DecoderSizes(**text, **rest, **rope)
+    places = 32_768 + 32
+    assert make_lattice().row_bytes(sizes, jnp.bfloat16) == places * 147_456
 
 
 def test_no_call_runs_over_the_end_of_a_row():
@@ -81,4 +91,4 @@ def test_no_call_runs_over_the_end_of_a_row():
         assert all(count < context for count in shorter)
         assert whole >= context - 33 + lattice.narrow_tokens
         assert whole >= context - 1 + lattice.decode_tokens
-        assert all(tokens <= places for _, tokens, places in lattice.prefills())
+        assert all(tokens <= whole for _, tokens in lattice.prefills())

@@ -235,6 +235,11 @@ def test_buckets_that_hold_no_full_prompt_are_refused(make):
         make(prompt_buckets=(64, 128))
 
 
+def test_rows_that_fit_no_device_are_refused(make):
+    with pytest.raises(ValueError, match=r"slots=1000000000 .* GB .* set slots to at"):
+        make(slots=10**9)
+
+
 async def test_greedy_tokens_are_torchs(warm, folder, make_params, ask, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from openwebrl_jax.policy import generate
+from openwebrl_jax.policy import generate, speaker
 from tests.policy import episodes
 from tests.policy.episodes import Player
 
@@ -128,6 +128,36 @@ async def test_a_late_turn_prefills_no_more_than_an_early_one(alone, png):
             assert stats["prefilled_tokens"] <= len(before) + len(reply.seen_ids)
         before = reply.remembered_ids
     assert len(ids) > 4 * stats["prefilled_tokens"]
+
+
+async def test_long_prompts_hold_a_reply_for_a_few_chunks_only(
+    crowded, png, check, monkeypatch
+):
+    monkeypatch.setattr(speaker, "HELD_CHUNKS", 2)
+
+    def player(number, key=(0, 0, 0)):
+        texts = ("go", "to the page " * 20, "a page " * 30)
+        return Player(png, 1, name=f"{number} {key}", key=key, text=texts[number])
+
+    keys = iter((0, number, 0) for number in range(50))
+    while True:  # until a reply takes several decodes
+        first = player(0, next(keys))
+        if len((await first.turn(crowded)).reply.response_ids) == 8:
+            break
+    calls = []
+    for call in ("_run_prefill", "_run_decode"):
+        run = getattr(crowded._speaker, call)
+
+        def noted(*arguments, call=call, run=run):
+            calls.append(call[len("_run_")])
+            return run(*arguments)
+
+        monkeypatch.setattr(crowded._speaker, call, noted)
+    players = [player(0, first.key), player(1), player(2)]
+    for played in await asyncio.gather(*(one.turn(crowded) for one in players)):
+        check(crowded, played)
+    _, *held = "".join(calls).split("d")[:3]
+    assert held == ["ppp", "ppp"]
 
 
 async def test_a_group_prefills_its_prompt_once(make, png, check):
