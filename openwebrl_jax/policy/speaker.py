@@ -216,7 +216,8 @@ class Speaker:
         rows = next(rows for rows in self._lattice.widths if rows >= len(lines))
         most = max(len(line.prompt.ids_L) - 1 + len(line.ids) for line in lines)
         places = next(places for places in self._lattice.places if places >= most)
-        part = 1 if len(lines) == len(self._lines) else SHARED_PART
+        is_whole = self._lattice.is_static or len(lines) == len(self._lines)
+        part = 1 if is_whole else SHARED_PART
         tokens = max(1, self._lattice.decode_tokens // part)
         drawn = self._run_decode(lines, rows, places, tokens)
         for b, line in enumerate(lines):

@@ -1,6 +1,5 @@
 """Each different screenshot is encoded once for one version of the weights."""
 
-import jax
 import numpy as np
 
 from openwebrl_jax.policy import features, generate
