@@ -4,8 +4,8 @@
 
 Two tables of times that were taken in turns, in one process, warm. First: eight new
 prompts with a screenshot each, as many tokens from both sides, greedy, float32, two
-threads; torch runs the very same checkpoint folder, left-padded and with its cache,
-and is not charged for cutting the images. Second: one turn of an episode with 300 text
+threads, images cut beforehand; torch runs the very same checkpoint folder, left-padded
+and with its cache. Second: one turn of an episode with 300 text
 and 900 image tokens a turn, where only the newest screenshot is seen, with its row and
 with the row forgotten before; the model has the share of attention of an 8B one. The
 last line is JSON: `vs_torch_generate` on the demo's model, `vs_torch_generate_512` on
@@ -81,7 +81,7 @@ def make_sampler(
         chat=load_chat(folder),
         spec=images.load_spec(folder),
         sizes=shape,
-        config=ConfigDict({"temperature": 1.0, **sample}),
+        config=ConfigDict({"temperature": 1.0, "static": False, **sample}),
         image_px=page,
         context_screenshots=1,
     )
@@ -146,6 +146,15 @@ async def speak(
     return seconds, replies
 
 
+async def speak_anew(
+    one: samplers.Sampler, params: Any, requests: list[types.SampleRequest]
+) -> tuple[float, list[types.Reply]]:
+    """`speak` of screenshots that are cut and of which nothing was computed yet."""
+    await speak(one, requests)
+    await one.load(0, params)  # as new weights do, it empties all that was computed
+    return await speak(one, requests)
+
+
 def torch_inputs(
     folder: pathlib.Path, requests: list[types.SampleRequest], replies: Any
 ) -> dict[str, torch.Tensor]:
@@ -176,6 +185,7 @@ def against_torch(folder: pathlib.Path) -> float:
         slots=ROWS,
         prompt_buckets=(128,),
     )
+    params = nnx.split(load.load_model(folder, dtype=jnp.float32)[1], nnx.Param)[1]
     theirs = transformers.Qwen3VLForConditionalGeneration.from_pretrained(
         folder, dtype=torch.float32
     )
@@ -184,7 +194,7 @@ def against_torch(folder: pathlib.Path) -> float:
     draw, seconds, told = np.random.default_rng(0), [], []
     for number in range(_REPEATS.value + WARM):
         requests = new_requests(draw)
-        our_s, replies = asyncio.run(speak(ours, requests))
+        our_s, replies = asyncio.run(speak_anew(ours, params, requests))
         inputs = torch_inputs(folder, requests, replies)
         start_s = time.perf_counter()
         with torch.inference_mode():
