@@ -24,6 +24,7 @@ from openwebrl_jax.runtime import demonstrate as demonstrations
 JUDGEMENTS = "judgements.jsonl"
 SURE = 1.0  # a success is a reward of at least this
 _AT_ONCE = 48
+_SECOND_SEED = 1042  # its tries share no seed with those of a reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +90,18 @@ def ask(found: Sequence[Labelled], out: Path, serving: Any, config: Any) -> None
 
 
 def opinions(
-    found: Sequence[Labelled], serving: Any, config: Any
+    found: Sequence[Labelled], serving: Any, config: Any, is_second: bool = False
 ) -> list[dict[str, Any]]:
     """The lines of some trajectories by the judge that `serving` or, where that is
-    None, the endpoint of the config is; nothing is written."""
+    None, the endpoint of the config is; nothing is written.
+
+    `is_second` = it is asked with other seeds than those of a reward.
+    """
 
     async def all_of_them() -> list[dict[str, Any]]:
         complete: Any = served.Served(Through(serving)) if serving else None
         complete = complete or remote.make_remote(config.reward.judge)
-        lines = [_judgement(each, complete, config) for each in found]
+        lines = [_judgement(each, complete, config, is_second) for each in found]
         told = await asyncio.gather(*lines)
         await complete.close()
         return told
@@ -129,10 +133,13 @@ async def _ask_all(
     await complete.close()
 
 
-async def _judgement(each: Labelled, complete: Any, config: Any) -> dict[str, Any]:
+async def _judgement(
+    each: Labelled, complete: Any, config: Any, is_second: bool = False
+) -> dict[str, Any]:
     """The verdict beside the label, and where it is known how sure the judge is."""
     last = _Last(complete)
-    reward = await build.judge_of(each.played, last, config.reward.judge)
+    seed = {"seed": _SECOND_SEED} if is_second else {}
+    reward = await build.judge_of(each.played, last, config.reward.judge, **seed)
     verdict = reward.value >= SURE if reward.is_valid else None
     sure = last.confidence
     probability = None
