@@ -36,8 +36,8 @@ SAME = 0.99  # similarity from which on two screenshots count as equal
 # that does nothing.
 _AIMED = ("click", "hover")
 _INERT = re.compile(
-    r"(?:(?:\w+-)?clicked|hovered over) (?:nothing|the page|div|span|p|body|html|section|main|article"
-    r"|h[1-6]|img|li|ul|ol|table|td|tr)\b"
+    r"(?:(?:\w+-)?clicked|hovered over) (?:nothing|the page|div|span|p|body|html"
+    r"|section|main|article|h[1-6]|img|li|ul|ol|table|td|tr)\b"
 )
 _HELPS = """\
 An agent works on a task for the web. You see the page before and after one of its \
