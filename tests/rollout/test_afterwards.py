@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import pytest_asyncio
 
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.rewards import outcome
@@ -37,7 +38,7 @@ ORDERS = (
 )
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def place(pool, site):
     site.pages |= {
         "/cart": "<!DOCTYPE html><h1>Cart</h1>",

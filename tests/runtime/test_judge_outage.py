@@ -159,15 +159,18 @@ async def test_no_reward_is_written_while_the_judge_is_dead(begin):
 async def test_a_judge_that_never_says_anything_starves_the_run(begin, config):
     """Typed, with what made the slots void; no reward is written, nothing is taken."""
     config.algo.starve_batches, config.algo.iterations = 2, 100
+    config.rollout.lease_timeout_s = 20.0
     endpoint = endpoints.Endpoint()
     endpoint.script = [endpoints.text("It went well, I think.")]
     run = await begin(endpoint)
     try:
         with pytest.raises(ledger.StarvationError) as caught:
             await asyncio.wait_for(run.queue.take(2), 20.0)
+        await until(lambda: run.slots()["running"] == 0)  # nothing new is begun
     finally:
         endpoint.close()
-    assert caught.value.reasons == {"too_few_valid": 4}
+    assert caught.value.reasons.keys() == {"too_few_valid"}
+    assert caught.value.reasons["too_few_valid"] >= 4
     voids = caught.value.voids
     assert voids.keys() == {"judge_unparseable"} and voids["judge_unparseable"] >= 8
     assert "judge_unparseable" in str(caught.value)
