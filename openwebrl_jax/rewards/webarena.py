@@ -259,10 +259,10 @@ def _script(target: Mapping[str, Any]) -> str:
     """A page function: the whole document, or the locator's value; "" = it raises."""
     if not (locator := target["locator"].strip()):
         return _WHOLE
-    before = "".join(f"({action}); " for action in target.get("prep_actions", ()))
+    before = "".join(f"await ({action}); " for action in target.get("prep_actions", ()))
     return (
-        f"() => {{ try {{ {before} }} catch {{}} "
-        f"try {{ return ({locator}) ?? null; }} catch {{ return ''; }} }}"
+        f"async () => {{ try {{ {before} }} catch {{}} "
+        f"try {{ return await ({locator}) ?? null; }} catch {{ return ''; }} }}"
     )
 
 

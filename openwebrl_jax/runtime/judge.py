@@ -6,6 +6,7 @@ what is there is not asked again), or demonstrations that a judge can learn from
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from openwebrl_jax.runtime import cluster, own_judge, progress
 from openwebrl_jax.runtime import demonstrate as demonstrations
 
 JUDGEMENTS = "judgements.jsonl"
+IDENTITY = "judge.json"  # who they are by
 SURE = 1.0  # a success is a reward of at least this
 _AT_ONCE = 48
 _SECOND_SEED = 1042  # its tries share no seed with those of a reward
@@ -72,6 +74,7 @@ def run(config: Any, workdir: str, *, stored: Sequence[str], model: str) -> None
             "or config.reward.judge.base_url to an endpoint"
         )
     with checks.held(workdir):
+        _keep_identity(Path(workdir) / IDENTITY, config, model)
         found, out = load(stored), Path(workdir) / JUDGEMENTS
         if not model:
             endpoint = remote.make_remote(config.reward.judge)
@@ -82,6 +85,26 @@ def run(config: Any, workdir: str, *, stored: Sequence[str], model: str) -> None
             ask(found, out, own_judge.serve(config, model, config), config)
         finally:
             cluster.stop()
+
+
+def _keep_identity(path: Path, config: Any, model: str) -> None:
+    """Notes who judges; verdicts of two judges never come into one file."""
+    here = build.judge_identity(config) | ({"model": model} if model else {})
+    there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else here
+    if there != here:
+        raise ValueError(
+            f"{path.parent} holds verdicts of the judge {there}, and {here} is asked "
+            "for; take another --workdir"
+        )
+    path.write_text(json.dumps(here), encoding="utf-8")
+
+
+def provenance(workdir: str) -> dict[str, Any]:
+    """Who judged, and why some verdicts are void: a report says so beside its rates."""
+    base = Path(workdir)
+    voids = [each["cause"] for each in read(base / JUDGEMENTS) if each["cause"]]
+    judge = json.loads((base / IDENTITY).read_text(encoding="utf-8"))
+    return {"judge": judge, "void_causes": dict(Counter(voids))}
 
 
 def ask(found: Sequence[Labelled], out: Path, serving: Any, config: Any) -> None:

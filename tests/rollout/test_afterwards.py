@@ -35,6 +35,8 @@ ORDERS = (
     target(f"{SHOP}/late", "", must_include=["paid & sent", "<html"]),
     target("last", "document.querySelector('#none').innerText", exact_match=""),
     target("last", "document.querySelector('#none')", exact_match="None"),
+    target("last", "document.title", exact_match="opened")
+    | {"prep_actions": ["document.title = 'opened'", "none()", "document.title = ''"]},
 )
 
 
@@ -67,6 +69,7 @@ async def test_other_pages_are_seen_and_the_agents_own_is_left(place):
     assert trajectory.facts["webarena:2"].startswith("<html>")
     assert trajectory.facts["webarena:3"] == ""
     assert trajectory.facts["webarena:4"] is None
+    assert trajectory.facts["webarena:5"] == "opened"
     assert await outcome.check(trajectory.task, trajectory) == 1.0
     assert await place.facts("() => location.pathname") == "/cart"
     (seen,) = (await place.step(())).observation.tabs
