@@ -87,11 +87,9 @@ class Watch:
         if self._pairs:
             told |= score.agreement(self._pairs)
         if self._seconds:
-            other = score.agreement(self._seconds)
-            told["judge/second_kappa"] = other["judge/kappa"]
-            told["judge/second_disagreement"] = 1.0 - other["judge/agreement"]
-            # Above 0: the second one believes less often than the judge does.
-            told["judge/second_gap"] = other["judge/gap"]
+            # A gap above 0: the second one believes less often than the judge does.
+            told |= _named("second", self._seconds, ("kappa", "gap", "agreement"))
+            told["judge/second_disagreement"] = 1.0 - told["judge/second_agreement"]
             told["judge/second_verdicts"] = len(self._seconds)
         if self._canaries and iteration % self._asked.canaries_every == 0:
             for name, found in (
@@ -185,9 +183,11 @@ def _was_asked(slot: types.Slot) -> bool:
     return "judge" in slot.reward.parts and slot.reward.spent.get("replies", 0) > 0
 
 
-def _named(name: str, said: Pairs) -> dict[str, float]:
+def _named(name: str, said: Pairs, kept: Sequence[str] = ()) -> dict[str, float]:
+    """The agreement as metrics of that name; `kept` = only these, () = all."""
     told = score.agreement(said) if said else {}
-    return {k.replace("judge/", f"judge/{name}_"): v for k, v in told.items()}
+    told = {key.removeprefix("judge/"): value for key, value in told.items()}
+    return {f"judge/{name}_{k}": v for k, v in told.items() if k in (kept or told)}
 
 
 def parts(slots: Sequence[types.Slot]) -> dict[str, Any]:

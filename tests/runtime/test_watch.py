@@ -61,6 +61,15 @@ def test_a_run_is_paused_when_the_judge_drifts(config):
         seen.check(told)
 
 
+def test_a_run_that_has_nothing_left_to_fail_is_not_paused(config):
+    """All are successes and the judge says so: kappa has no value, and no alarm."""
+    config.reward.judge.least_kappa = 0.5
+    seen = watch.Watch(config, None)
+    told = seen.see(1, slots(0, 0, 0, 200))
+    assert told["judge/agreement"] == 1.0 and "judge/kappa" not in told
+    seen.check(told)
+
+
 def test_without_a_checker_there_is_nothing_to_compare(config):
     told = watch.Watch(config, None).see(1, [])
     assert "judge/kappa" not in told
