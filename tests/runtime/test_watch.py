@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from configs import grpo_short
+from configs import grpo_short, judge_sft
 from openwebrl_jax.core import checks
 from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.core.types import Reward, Slot
@@ -214,3 +214,21 @@ def test_a_second_opinion_that_nobody_can_give_is_refused(config, settings, told
     config.reward.judge.update({"api_key_env": "", **settings})
     with pytest.raises(ValueError, match=told):
         checks.check_config(config, look_at_disk=False)
+
+
+def test_a_judge_of_our_own_is_asked_as_it_was_trained(config, tmp_path):
+    """And an endpoint beside it gives the second opinions, in its own way."""
+    checks.keep_config(tmp_path, judge_sft.get_config("tiny"))
+    asked = config.reward.judge
+    asked.workdir = str(tmp_path)
+    alone = watch.Watch(config, "actor")
+    for one in (alone._first, alone._second):
+        assert one.serving == "actor"
+        assert one.config.reward.judge.prompt == "short"
+    assert (alone._first.is_second, alone._second.is_second) == (False, True)
+    asked.base_url, asked.second_protocol = "http://127.0.0.1:1/v1", "webjudge"
+    both = watch.Watch(config, "actor")
+    assert both._first.config.reward.judge.protocol == "single"
+    assert both._second.serving is None
+    assert both._second.config.reward.judge.protocol == "webjudge"
+    assert both._second.config.reward.judge.prompt == "full"
