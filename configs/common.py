@@ -101,7 +101,13 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.reward.judge.usd_per_million_out = 8.0
     config.reward.judge.canaries = ""  # workdir of labelled trajectories; "" = none
     config.reward.judge.canaries_every = 10  # iterations
-    config.reward.judge.least_kappa = -1.0  # with checkers; below it the run pauses
+    # A second opinion on this share of the judged episodes, and the judge's on that of
+    # those that a checker has scored; 0 = none.
+    config.reward.judge.second_share = 0.0
+    config.reward.judge.second_model = ""  # of the endpoint; "" = the same judge
+    config.reward.judge.second_protocol = ""  # "" = the same
+    # With checkers, canaries and the second opinion; below it the run pauses.
+    config.reward.judge.least_kappa = -1.0
     config.reward.judge.most_false_positives = 1.0  # rate above which it pauses
 
     config.algo = ConfigDict()

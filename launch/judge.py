@@ -47,6 +47,7 @@ def main() -> None:
     judge.run(config, str(base), stored=stored, model=_JUDGE.value)
     lines = judge.read(base / judge.JUDGEMENTS)
     told = agreement.report([agreement.of_line(line) for line in lines])
+    told |= judge.provenance(str(base))
     text = json.dumps(report.to_json(told), indent=1)
     (base / "report.json").write_text(text + "\n")
     print(json.dumps(report.to_json({k: told[k] for k in ("accuracy", "f1", "kappa")})))

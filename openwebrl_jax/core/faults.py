@@ -157,8 +157,18 @@ def of_judge(config: Any) -> Iterator[str]:
         )
     if judge.canaries and not (judge.base_url or judge.workdir):
         yield "config.reward.judge.canaries is set and there is no judge to ask"
-    if judge.base_url and judge.workdir:
-        yield "config.reward.judge: base_url and workdir are set; wanted one judge"
+    if judge.base_url and judge.workdir and not judge.second_share:
+        yield (
+            "config.reward.judge: base_url and workdir are set; wanted one judge, or "
+            "second_share above 0: the endpoint then gives second opinions"
+        )
+    if judge.second_share and not (judge.base_url or judge.workdir):
+        yield "config.reward.judge.second_share is set and there is no judge to ask"
+    if (judge.second_model or judge.second_protocol) and not judge.base_url:
+        yield (
+            "config.reward.judge.second_model or second_protocol is set without a "
+            "base_url; a judge of our own is asked only as it was trained"
+        )
 
 
 def of_mesh(config: Any, devices: int | None) -> Iterator[str]:

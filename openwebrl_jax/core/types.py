@@ -364,8 +364,11 @@ class Env(Protocol):
         """Runs calls in order and stops after `done` or the task's own end."""
         ...
 
-    async def facts(self, script: str) -> Any:
-        """Runs a page function for a checker or an oracle; bounded in time."""
+    async def facts(self, script: str, url: str = "") -> Any:
+        """Runs a page function for a checker or an oracle; bounded in time.
+
+        `url` = on that page, opened beside the others; "" = on the one in view.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -1,8 +1,9 @@
 """How far a judge agrees with reference labels.
 
-In: judgements, one a trajectory. Out: dicts of plain numbers; intervals are the 95 %
-percentile bootstrap over trajectories. A void verdict agrees with nothing: it counts
-as "not a success", as the reference counts what it cannot parse, and is told apart.
+In: judgements, one a trajectory. Out: dicts of plain numbers. Intervals are 95 %:
+Wilson's for shares, so that 0 of n is not told as certain, and for F1 and kappa the
+percentile bootstrap over trajectories. A void verdict agrees with nothing: it counts as
+"not a success", as the reference counts what it cannot parse, and is told apart.
 """
 
 import math
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from openwebrl_jax.rollout import score
 
 RESAMPLES = 2000
 BINS = 10
@@ -46,13 +49,17 @@ def report(judgements: Sequence[Judgement], seed: int = 0) -> dict[str, Any]:
 
 
 def rates(judgements: Sequence[Judgement], seed: int = 0) -> dict[str, Any]:
-    """Each of MEASURES as {value, low, high}, `n` by class, the confusion table."""
+    """SHARES and MEASURES as {value, low, high}, `n` by class, the confusion table."""
     label, said = _columns(judgements)
     table = _table(label, said)
     draws = np.random.default_rng(seed).multinomial(
         max(len(label), 1), table.ravel() / max(table.sum(), 1), size=RESAMPLES
     )
     told: dict[str, Any] = {}
+    for name, share in SHARES.items():
+        part, whole = map(int, share(*table.ravel()))
+        low, high = score.wilson(part, whole)
+        told[name] = {"value": _ratio(part, whole), "low": low, "high": high}
     for name, measure in MEASURES.items():
         spread = [measure(*draw) for draw in draws] if len(label) else []
         spread = [value for value in spread if not math.isnan(value)] or [math.nan]
@@ -101,13 +108,15 @@ def _ratio(part: float, whole: float) -> float:
     return float(part / whole) if whole else math.nan
 
 
+SHARES: dict[str, Callable[..., tuple[float, float]]] = {  # part and whole
+    "accuracy": lambda tn, fp, fn, tp: (tn + tp, tn + fp + fn + tp),
+    "precision": lambda tn, fp, fn, tp: (tp, tp + fp),
+    "recall": lambda tn, fp, fn, tp: (tp, tp + fn),
+    "false_positive_rate": lambda tn, fp, fn, tp: (fp, fp + tn),
+}
 MEASURES: dict[str, Callable[..., float]] = {
-    "accuracy": lambda tn, fp, fn, tp: _ratio(tn + tp, tn + fp + fn + tp),
-    "precision": lambda tn, fp, fn, tp: _ratio(tp, tp + fp),
-    "recall": lambda tn, fp, fn, tp: _ratio(tp, tp + fn),
     "f1": lambda tn, fp, fn, tp: _ratio(2 * tp, 2 * tp + fp + fn),
     "kappa": kappa,
-    "false_positive_rate": lambda tn, fp, fn, tp: _ratio(fp, fp + tn),
 }
 
 

@@ -4,8 +4,9 @@ In: a run's summary and its records, one an update. Out: a PNG. A band or a bar 
 95 % interval.
 """
 
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ VOID = "rollout/void_frac"
 REWARD = "rollout/reward"
 MIXED = "rollout/mixed"
 ENTROPY = "learner/entropy"
+PART = "reward/"  # and its name
+GAP, SECOND = "judge/gap", "judge/second_gap"
 
 # Held-out success in the summary, before and after; how it is drawn, and how far above
 # its point the number stands.
@@ -31,6 +34,8 @@ HELDOUT = (
 )
 INK, SOFT, GRID = "#1c2430", "#667085", "#e8ebf0"
 BLUE, TEAL, AMBER, SLATE = "#2563c9", "#12887a", "#c77a0a", "#475467"
+PINK, PLUM = "#e0218a", "#6b4fbb"
+PARTS = (BLUE, AMBER, SLATE, PINK, PLUM)
 
 
 def draw(
@@ -38,24 +43,39 @@ def draw(
     summary: Mapping[str, Any],
     records: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Draws the four panels; one without data says so."""
-    figure = Figure(figsize=(11, 6.2), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(3, 2, width_ratios=(1.9, 1))
-    panels = [figure.add_subplot(grid[:, 0])]
+    """Draws the panels; one without data says so."""
+    figure(summary, records).savefig(path)
+
+
+def figure(summary: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Figure:
+    """The four panels, and a fifth where a judge was held against checkers."""
+    made = Figure(figsize=(11, 6.2), dpi=130, layout="constrained")
+    FigureCanvasAgg(made)
+    told = {name for record in records for name in record}
+    rows = [
+        (REWARD, "mean reward, and its parts", TEAL),
+        (MIXED, "share of groups with unequal rewards", AMBER),
+        (ENTROPY, "token entropy, nats", SLATE),
+    ]
+    if told & {GAP, SECOND}:
+        rows.append((GAP, "success by the judge, less the checkers'", PINK))
+    grid = made.add_gridspec(len(rows), 2, width_ratios=(1.9, 1))
+    panels = [made.add_subplot(grid[:, 0])]
     _draw_success(panels[0], summary, records)
-    for row, (name, title, colour) in enumerate(
-        (
-            (REWARD, "mean reward", TEAL),
-            (MIXED, "share of groups with unequal rewards", AMBER),
-            (ENTROPY, "token entropy, nats", SLATE),
-        )
-    ):
-        axes = figure.add_subplot(grid[row, 1])
+    for row, (name, title, colour) in enumerate(rows):
+        axes = made.add_subplot(grid[row, 1])
         dress(axes, title)
         line(axes, *series(records, name), colour)
         if name == MIXED:
             _share_axis(axes)
+        elif name == REWARD:
+            _draw_parts(axes, records, told)
+        elif name == GAP:
+            axes.axhline(0, color=GRID)
+            if SECOND in told:
+                label = "less a second opinion's"
+                line(axes, *series(records, SECOND), SLATE, label)
+                axes.legend(frameon=False, fontsize=8, labelcolor=INK)
         panels.append(axes)
     last = max((record["step"] for record in records), default=1)
     for axes in panels:
@@ -63,7 +83,7 @@ def draw(
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in (panels[0], panels[-1]):
         axes.set_xlabel("update", color=SOFT)
-    figure.savefig(path)
+    return made
 
 
 def series(
@@ -108,6 +128,17 @@ def _draw_success(
             _draw_rates(axes, rates, label, colour, marker, above)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, loc="lower right", fontsize=9, labelcolor=INK)
+
+
+def _draw_parts(
+    axes: Axes, records: Sequence[Mapping[str, Any]], told: Collection[str]
+) -> None:
+    """Each named part of the reward, where there is more than one."""
+    names = sorted(name for name in told if name.startswith(PART))
+    for name, colour in zip(names, itertools.cycle(PARTS)) if names[1:] else ():
+        line(axes, *series(records, name), colour, name.removeprefix(PART))
+    if names[1:]:
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
 
 
 def _interval(record: Mapping[str, float]) -> tuple[float, float]:

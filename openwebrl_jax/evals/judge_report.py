@@ -73,6 +73,16 @@ def draw(
     curves.dress(left, "success in RL with the judge as its only reward")
     for part, colour in (("judge", curves.AMBER), ("checker", curves.BLUE)):
         curves.line(left, *curves.series(records, f"reward/{part}"), colour, part)
+    both = [r for r in records if {"reward/judge", "reward/checker"} <= r.keys()]
+    left.fill_between(
+        [record["step"] for record in both],
+        [record["reward/judge"] for record in both],
+        [record["reward/checker"] for record in both],
+        color=curves.AMBER,
+        alpha=0.15,
+        linewidth=0,
+        label="their gap",
+    )
     left.set_xlabel("update", color=curves.SOFT)
     curves.dress(right, "calibration on held-out trajectories")
     right.plot([0, 1], [0, 1], color=curves.GRID)

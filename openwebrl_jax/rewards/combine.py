@@ -6,10 +6,11 @@
     process   penalties of single steps by the decision tree, meant over turns
     format    share of turns in the exact wire format
 
-A part of weight 0 is told and kept and counts for nothing: `checker` beside `judge`
-shows how far they part. Validity comes first: an ending that the policy did not cause
-is void. Of the scored endings only DONE and PAGE_DONE can be a success; the others are
-worth 0 (a FORMAT_ERROR `config.reward.format_error`) and no judge is asked.
+A part of weight 0 is told and kept and counts for nothing. `checker` is always told
+beside `judge`, to show how far they part. Validity comes first: an ending that the
+policy did not cause is void. Of the scored endings only DONE and PAGE_DONE can be a
+success; the others are worth 0 (a FORMAT_ERROR `config.reward.format_error`) and no
+judge is asked.
 """
 
 import dataclasses
@@ -57,7 +58,10 @@ async def _weighed(
 ) -> Reward:
     """The sum of the weighted parts; void as soon as one that counts is."""
     value, parts, spent = 0.0, {}, {}
-    for name, weight in config.weights.items():
+    weights = dict(config.weights)
+    if "judge" in weights:
+        weights.setdefault("checker", 0.0)
+    for name, weight in weights.items():
         try:
             part = await PARTS[name](trajectory, config, complete)
         except Failure as failure:

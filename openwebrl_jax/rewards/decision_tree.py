@@ -2,6 +2,7 @@
 
     a call that cannot be read or run as written  -> INVALID
     it failed                                     -> INEFFECTIVE
+    it was `done`, which changes no page          -> 0
     the address is another one                    -> 0
     it hit something to interact with             -> 0
     the two screenshots differ                    -> a model's word, or 0 without one
@@ -31,10 +32,12 @@ from openwebrl_jax.rewards import evidence, verdict
 INVALID, INEFFECTIVE = -5.0, -1.0
 SAME = 0.99  # similarity from which on two screenshots count as equal
 
-# What the browser calls a target that does nothing when it is clicked.
+# Tools whose feedback begins with what was hit, and what the browser calls a target
+# that does nothing.
+_AIMED = ("click", "hover")
 _INERT = re.compile(
-    r"(?:\w+-)?clicked (?:nothing|the page|div|span|p|body|html|section|main|article"
-    r"|h[1-6]|img|li|ul|ol|table|td|tr)\b"
+    r"(?:(?:\w+-)?clicked|hovered over) (?:nothing|the page|div|span|p|body|html"
+    r"|section|main|article|h[1-6]|img|li|ul|ol|table|td|tr)\b"
 )
 _HELPS = """\
 An agent works on a task for the web. You see the page before and after one of its \
@@ -51,6 +54,7 @@ class Step:
 
     is_valid: bool  # the reply could be read
     has_failed: bool  # the browser could not do what was asked
+    is_end: bool  # it was `done`
     has_hit: bool | None  # before the call, at its point; None = no call with a point
     urls: tuple[str, str]  # before and after
     screenshots: tuple[bytes, bytes]
@@ -65,6 +69,7 @@ def steps(trajectory: Trajectory) -> list[Step]:
         Step(
             is_valid=not turn.parse_error,
             has_failed=any(line.state == "failed" for line in turn.feedback),
+            is_end=any(line.tool == "done" for line in turn.feedback),
             has_hit=_has_hit(turn),
             urls=(evidence.address(before), evidence.address(after)),
             screenshots=(before.screenshot, after.screenshot),
@@ -77,8 +82,8 @@ def steps(trajectory: Trajectory) -> list[Step]:
 
 def _has_hit(turn: Turn) -> bool | None:
     """By the feedback's first words, which name what the probe found at the point."""
-    clicks = [line.text for line in turn.feedback if line.tool == "click"]
-    return not _INERT.match(clicks[-1]) if clicks else None
+    aimed = [line.text for line in turn.feedback if line.tool in _AIMED]
+    return not _INERT.match(aimed[-1]) if aimed else None
 
 
 async def penalties(
@@ -102,7 +107,7 @@ async def _penalty(
         return INVALID
     if step.has_failed:
         return INEFFECTIVE
-    if step.urls[0] != step.urls[1] or step.has_hit:
+    if step.is_end or step.urls[0] != step.urls[1] or step.has_hit:
         return 0.0
     if similarity(*step.screenshots) >= SAME:
         return INEFFECTIVE

@@ -40,8 +40,8 @@ _PROMPTS = {
 class Asking:
     """The questions of one judging; counts what could not be read."""
 
-    def __init__(self, complete: Complete, tries: int):
-        self._complete, self._tries = complete, tries
+    def __init__(self, complete: Complete, tries: int, seed: int):
+        self._complete, self._tries, self._seed = complete, tries, seed
         self.asked = self.unparseable = 0
 
     async def __call__(
@@ -50,16 +50,18 @@ class Asking:
         """What `read` makes of a reply; the first that is not None."""
         for attempt in range(self._tries):
             self.asked += 1
-            found = read(await self._complete(messages, seed=SEED + attempt))
+            found = read(await self._complete(messages, seed=self._seed + attempt))
             if found is not None:
                 return found
             self.unparseable += 1
         raise Failure(Cause.JUDGE_UNPARSEABLE, f"{self._tries} replies say nothing")
 
 
-async def judge(trajectory: Trajectory, complete: Complete, config: Any) -> Reward:
+async def judge(
+    trajectory: Trajectory, complete: Complete, config: Any, seed: int = SEED
+) -> Reward:
     """The judge's reward; void when it cannot be asked or cannot be understood."""
-    asking = Asking(complete, config.tries)
+    asking = Asking(complete, config.tries, seed)
     parts, cause = {}, None
     try:
         parts = await PROTOCOLS[config.protocol](trajectory, asking, config)

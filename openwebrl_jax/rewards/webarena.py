@@ -8,9 +8,11 @@
 is 0 or 1, the whole their product, in which -1 (blocked) stays -1. `verified` is the
 package webarena-verified, asked as a library.
 
-Page contents (`program_html`) are facts of the task's end script, `webarena:N` for the
-N-th target; nothing here drives a browser. References that a model must grade are
-asked of the judge's endpoint, its reply read as the original reads it.
+Page contents (`program_html`) are facts, `webarena:N` for the N-th target: `looks` says
+which pages to open for them when the episode is over; those that the original fetches
+by a Python helper (`func:`) the task's end script must give. Nothing here drives a
+browser. References that a model must grade are asked of the judge's endpoint, its
+reply read as the original reads it.
 """
 
 import html
@@ -20,6 +22,7 @@ import math
 import re
 import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from openwebrl_jax.core.causes import Cause, Failure
@@ -29,6 +32,8 @@ from openwebrl_jax.rewards import evidence
 MODES = ("official", "verified")
 OR = " |OR| "
 FACT = "webarena:"
+LAST = "last"  # the page as the agent has left it
+_CODE = ("document.", "[...document.")  # how a locator begins that a page can run
 
 _GRADE = """\
 You grade an answer of an agent against the reference of a task. Question, reference \
@@ -211,15 +216,61 @@ async def program_html(
     """What stands on the named pages."""
     value = 1.0
     for number, target in enumerate(rules["program_html"]):
-        found = trajectory.facts.get(f"{FACT}{number}")
+        if f"{FACT}{number}" not in trajectory.facts:
+            return 0.0  # nobody has looked: the page's end script did not get so far
+        found = trajectory.facts[f"{FACT}{number}"]
         content = html.unescape(found if isinstance(found, str) else str(found))
         wanted = target["required_contents"]
         if "exact_match" in wanted:
             value *= float(clean(wanted["exact_match"]) == clean(content))
-        for each in wanted.get("must_include", ()):
+            continue  # as published, no other kind is looked at beside it
+        for each in wanted["must_include"]:
             alternatives = each.split(OR)
             value *= float(any(must_include(it, content, False) for it in alternatives))
     return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A fact to get when the episode is over. Eaten by `rollout.afterwards`."""
+
+    fact: str
+    url: str  # "" = the page in view
+    script: str  # a page function
+
+
+def looks(checks: Iterable[Mapping[str, Any]]) -> Iterator[Look]:
+    """What `program_html` wants to see, but for what only a helper can fetch."""
+    for check in checks:
+        rules = check.get("eval", {}) if check["kind"] == "webarena" else {}
+        if "program_html" in rules.get("eval_types", ()):
+            for number, target in enumerate(rules["program_html"]):
+                if not _needs_helper(target):
+                    url = "" if target["url"] == LAST else target["url"]
+                    script = _script(target)
+                    yield Look(fact=f"{FACT}{number}", url=url, script=script)
+
+
+def _needs_helper(target: Mapping[str, Any]) -> bool:
+    return any(target[name].strip().startswith("func") for name in ("url", "locator"))
+
+
+def _script(target: Mapping[str, Any]) -> str:
+    """A page function: the whole document, or the locator's value; "" = it raises."""
+    if not (locator := target["locator"].strip()):
+        return _WHOLE
+    before = "".join(f"await ({action}); " for action in target.get("prep_actions", ()))
+    return (
+        f"async () => {{ try {{ {before} }} catch {{}} "
+        f"try {{ return await ({locator}) ?? null; }} catch {{ return ''; }} }}"
+    )
+
+
+_WHOLE = """() => {
+  const kind = document.doctype;
+  const head = kind ? new XMLSerializer().serializeToString(kind) : "";
+  return head + document.documentElement.outerHTML;
+}"""
 
 
 Evaluator = Callable[[Mapping[str, Any], Trajectory, Complete | None], Awaitable[float]]
@@ -302,8 +353,6 @@ def _url_faults(rules: Mapping[str, Any], _: bool) -> Iterator[str]:
 
 
 def _html_faults(rules: Mapping[str, Any], has_end_script: bool) -> Iterator[str]:
-    if not has_end_script:
-        yield f"program_html without an end_script that gives the facts {FACT}0, ..."
     targets = rules.get("program_html")
     if not isinstance(targets, list) or not targets:
         yield f"program_html={targets!r}; wanted a list of targets"
@@ -315,6 +364,21 @@ def _html_faults(rules: Mapping[str, Any], has_end_script: bool) -> Iterator[str
             or _is_list(wanted.get("must_include"))
         ):
             yield "a target of program_html has no exact_match and no must_include"
+        else:
+            yield from _target_faults(target, has_end_script)
+
+
+def _target_faults(target: Mapping[str, Any], has_end_script: bool) -> Iterator[str]:
+    url, locator = target.get("url"), target.get("locator")
+    if not isinstance(url, str) or not isinstance(locator, str):
+        yield f"a target with url={url!r} and locator={locator!r}; wanted two texts"
+    elif _needs_helper(target):
+        if not has_end_script:
+            yield f"a target with func: and no end_script that gives the facts {FACT}N"
+    elif url != LAST and not url.startswith(("http://", "https://")):
+        yield f"a target with url={url!r}; wanted {LAST!r} or http(s)://..."
+    elif locator.strip() and not locator.startswith(_CODE):
+        yield f"a target with locator={locator!r}; wanted '' or one like {_CODE[0]}..."
 
 
 _FAULTS = {

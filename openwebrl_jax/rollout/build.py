@@ -15,7 +15,7 @@ from openwebrl_jax.agent import single
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Owner
 from openwebrl_jax.rewards import combine, judge
-from openwebrl_jax.rollout import canary, episode, oracle
+from openwebrl_jax.rollout import afterwards, canary, episode, oracle
 from openwebrl_jax.tasks import formats, sites, source
 from openwebrl_jax.web import browser, env, fake
 
@@ -63,10 +63,13 @@ def opening(config: Any) -> tuple[types.Segment, ...]:
 
 
 async def judge_of(
-    trajectory: types.Trajectory, complete: types.Complete, config: Any
+    trajectory: types.Trajectory,
+    complete: types.Complete,
+    config: Any,
+    seed: int = judge.SEED,
 ) -> types.Reward:
     """The judge's word on a trajectory; `config` is config.reward.judge."""
-    return await judge.judge(trajectory, complete, config)
+    return await judge.judge(trajectory, complete, config, seed)
 
 
 def judge_identity(config: Any) -> dict[str, Any]:
@@ -206,6 +209,7 @@ class Runner:
             rule=rule,
             is_greedy=is_greedy,
         )
+        trajectory = await afterwards.look(trajectory, place)
         return await canary.confirm(trajectory, place, self._config.rollout)
 
 

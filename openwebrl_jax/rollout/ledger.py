@@ -39,17 +39,24 @@ class Lease:
 class StarvationError(RuntimeError):
     """So many groups were dropped in a row that training goes nowhere."""
 
-    def __init__(self, reasons: dict[str, int]):
-        told = ", ".join(f"{name} {count}" for name, count in sorted(reasons.items()))
+    def __init__(self, reasons: dict[str, int], voids: dict[str, int]):
+        """`reasons` = of these groups, `voids` = causes of the run's void slots."""
+        mend = "start from a policy that sometimes succeeds"
+        if voids:
+            mend += f", mend what made slots void ({_histogram(voids)})"
         super().__init__(
-            f"{sum(reasons.values())} groups in a row were dropped ({told}): start "
-            "from a policy that sometimes succeeds, or change config.tasks; "
+            f"{sum(reasons.values())} groups in a row were dropped "
+            f"({_histogram(reasons)}): {mend}, or change config.tasks; "
             "config.algo.starve_batches is the limit"
         )
-        self.reasons = reasons
+        self.reasons, self.voids = reasons, voids
 
     def __reduce__(self):
-        return StarvationError, (self.reasons,)
+        return StarvationError, (self.reasons, self.voids)
+
+
+def _histogram(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
 
 
 class StallError(RuntimeError):
@@ -70,8 +77,9 @@ class StallError(RuntimeError):
         ]
         return cls(
             f"nothing has happened for {quiet_s:.0f} s since {last}; leases out: "
-            f"{'; '.join(leases) or 'none'}: the workers hang, see Ray's logs, and "
-            "give the same command again"
+            f"{'; '.join(leases) or 'none'}; episodes that wait for the judge: "
+            f"{books.counts(state)['slots']['awaiting_judge']}: the workers hang, see "
+            "Ray's logs, or the judge is away; then give the same command again"
         )
 
 
@@ -168,7 +176,7 @@ def take(state: State, count: int) -> list[Event]:
     if len(waiting) >= count:
         return [{"kind": "taken", "ordinals": waiting[:count]}]
     if _is_starved(state):
-        raise StarvationError(dict(state.dry))
+        raise StarvationError(dict(state.dry), books.counts(state)["void"])
     return []
 
 

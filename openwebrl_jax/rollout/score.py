@@ -37,7 +37,8 @@ class JudgeDriftError(RuntimeError):
 def agreement(pairs: Sequence[tuple[bool, bool]]) -> dict[str, float]:
     """Of a judge (second) with checkers (first), as metrics; Cohen's kappa.
 
-    A gap that widens while training is a judge that is being won over.
+    A gap that widens while training is a judge that is being won over. Where both say
+    the same of all, agreement by chance is certain, and kappa is not told.
     """
     n = len(pairs)
     true, said = (sum(each) / n for each in zip(*pairs, strict=True))
@@ -46,9 +47,10 @@ def agreement(pairs: Sequence[tuple[bool, bool]]) -> dict[str, float]:
     failures = [second for first, second in pairs if not first]
     told = {
         "judge/agreement": same,
-        "judge/kappa": (same - chance) / (1 - chance) if chance < 1 else 0.0,
         "judge/gap": said - true,
     }
+    if chance < 1:
+        told["judge/kappa"] = (same - chance) / (1 - chance)
     if failures:
         told["judge/false_positive_rate"] = sum(failures) / len(failures)
     return told

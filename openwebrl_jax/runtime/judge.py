@@ -6,6 +6,7 @@ what is there is not asked again), or demonstrations that a judge can learn from
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +23,10 @@ from openwebrl_jax.runtime import cluster, own_judge, progress
 from openwebrl_jax.runtime import demonstrate as demonstrations
 
 JUDGEMENTS = "judgements.jsonl"
+IDENTITY = "judge.json"  # who they are by
 SURE = 1.0  # a success is a reward of at least this
 _AT_ONCE = 48
+_SECOND_SEED = 1042  # its tries share no seed with those of a reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ def run(config: Any, workdir: str, *, stored: Sequence[str], model: str) -> None
             "or config.reward.judge.base_url to an endpoint"
         )
     with checks.held(workdir):
+        _keep_identity(Path(workdir) / IDENTITY, config, model)
         found, out = load(stored), Path(workdir) / JUDGEMENTS
         if not model:
             endpoint = remote.make_remote(config.reward.judge)
@@ -83,21 +87,44 @@ def run(config: Any, workdir: str, *, stored: Sequence[str], model: str) -> None
             cluster.stop()
 
 
+def _keep_identity(path: Path, config: Any, model: str) -> None:
+    """Notes who judges; verdicts of two judges never come into one file."""
+    here = build.judge_identity(config) | ({"model": model} if model else {})
+    there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else here
+    if there != here:
+        raise ValueError(
+            f"{path.parent} holds verdicts of the judge {there}, and {here} is asked "
+            "for; take another --workdir"
+        )
+    path.write_text(json.dumps(here), encoding="utf-8")
+
+
+def provenance(workdir: str) -> dict[str, Any]:
+    """Who judged, and why some verdicts are void: a report says so beside its rates."""
+    base = Path(workdir)
+    voids = [each["cause"] for each in read(base / JUDGEMENTS) if each["cause"]]
+    judge = json.loads((base / IDENTITY).read_text(encoding="utf-8"))
+    return {"judge": judge, "void_causes": dict(Counter(voids))}
+
+
 def ask(found: Sequence[Labelled], out: Path, serving: Any, config: Any) -> None:
     """Asks a judge of our own that an actor serves; see `run`."""
     asyncio.run(_ask_all(found, out, served.Served(Through(serving)), config))
 
 
 def opinions(
-    found: Sequence[Labelled], serving: Any, config: Any
+    found: Sequence[Labelled], serving: Any, config: Any, is_second: bool = False
 ) -> list[dict[str, Any]]:
     """The lines of some trajectories by the judge that `serving` or, where that is
-    None, the endpoint of the config is; nothing is written."""
+    None, the endpoint of the config is; nothing is written.
+
+    `is_second` = it is asked with other seeds than those of a reward.
+    """
 
     async def all_of_them() -> list[dict[str, Any]]:
         complete: Any = served.Served(Through(serving)) if serving else None
         complete = complete or remote.make_remote(config.reward.judge)
-        lines = [_judgement(each, complete, config) for each in found]
+        lines = [_judgement(each, complete, config, is_second) for each in found]
         told = await asyncio.gather(*lines)
         await complete.close()
         return told
@@ -129,10 +156,13 @@ async def _ask_all(
     await complete.close()
 
 
-async def _judgement(each: Labelled, complete: Any, config: Any) -> dict[str, Any]:
+async def _judgement(
+    each: Labelled, complete: Any, config: Any, is_second: bool = False
+) -> dict[str, Any]:
     """The verdict beside the label, and where it is known how sure the judge is."""
     last = _Last(complete)
-    reward = await build.judge_of(each.played, last, config.reward.judge)
+    seed = {"seed": _SECOND_SEED} if is_second else {}
+    reward = await build.judge_of(each.played, last, config.reward.judge, **seed)
     verdict = reward.value >= SURE if reward.is_valid else None
     sure = last.confidence
     probability = None

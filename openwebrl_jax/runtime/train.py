@@ -145,7 +145,8 @@ def _grpo(
     ports = cluster.Near(queue), cluster.Near(crew.serving)
     learner.call("connect", *ports)
     news = news_of.News(config, queue, crew)
-    judges = watches.Watch(config, crew.judge)
+    kept = str(Path(workdir) / store.FOLDER)
+    judges = watches.Watch(config, crew.judge, kept)
     with contextlib.closing(_writer(config, workdir)) as writer:
         for iteration, told in _supervised(crew, queue, learner, workdir):
             told |= news.read()

@@ -106,9 +106,15 @@ class BrowserEnv:
             asked_s=asked_s,
         )
 
-    async def facts(self, script: str) -> Any:
-        """What a page function returns, on a page that was opened anew if need be."""
+    async def facts(self, script: str, url: str = "") -> Any:
+        """What a page function returns: on the page in view, opened anew if need be, or
+        on that of `url` in a tab of its own, once it is quiet.
+
+        Raises Failure; with a `url` by the cause that Chromium names.
+        """
         with self._unbroken():
+            if url:
+                return await self._facts_at(script, url)
             for is_last in (False, True):
                 try:
                     return await self._active.evaluate(pages.call(script))
@@ -116,6 +122,18 @@ class BrowserEnv:
                     if is_last or trouble.kind == "script":
                         raise Failure(Cause.PAGE_CRASH, trouble.detail) from trouble
                     await self._recover(trouble)
+
+    async def _facts_at(self, script: str, url: str) -> Any:
+        self._check_address(url, self._current)
+        page = await self._shown.open()
+        try:
+            await page.goto(url, "load")
+            return await settle.ask(page, script, self._config)
+        except Trouble as trouble:
+            cause = troubles.cause_of(trouble)
+            raise Failure(cause, f"{url}: {trouble.detail}") from trouble
+        finally:
+            await page.close()
 
     async def close(self) -> None:
         """Closes the context; the pool's Chromium stays."""
@@ -138,10 +156,13 @@ class BrowserEnv:
                 f"task {task.id} wants the sites {sorted(unknown)}, which nobody "
                 f"serves; served are {sorted(self._pool.hosts)}"
             )
+        self._check_address(task.start_url, task)
+
+    def _check_address(self, url: str, task: Task) -> None:
         try:
-            guard.check(task.start_url, task.sites, self._pool.hosts)
+            guard.check(url, task.sites, self._pool.hosts)
         except ValueError as error:
-            raise Failure(Cause.REFUSED, f"{task.start_url}: {error}") from None
+            raise Failure(Cause.REFUSED, f"{url}: {error}") from None
 
     async def _enter(self, chromium: browser.Browser, task: Task) -> None:
         """Has a context of this Chromium, fresh unless both episodes can share it."""

@@ -95,7 +95,7 @@ class FakeEnv:
             asked_s=0.0,
         )
 
-    async def facts(self, script: str) -> Any:
+    async def facts(self, script: str, url: str = "") -> Any:
         """The steps of an oracle on this screen, whatever script is asked for."""
         if self._cause is not None:
             return []

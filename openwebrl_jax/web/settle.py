@@ -90,6 +90,18 @@ async def after(tabs: Tabs, end: str, config) -> tuple[dict, Any]:
     return seen, report["ended"]
 
 
+async def ask(page: Page, script: str, config) -> Any:
+    """What a page function returns on a page that has become quiet."""
+    return await page.evaluate(
+        f"""(async () => {{
+          const probe = window.__probe;
+          if (probe) {{ {quiet(config)} }}
+          return await ({script})();
+        }})()""",
+        config.settle_cap_s + config.action_timeout_s,
+    )
+
+
 def quiet(config) -> str:
     """A script that waits until the probe's document is quiet; `pace` is how it went.
 

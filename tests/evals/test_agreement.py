@@ -28,8 +28,14 @@ def test_the_rates_of_a_known_table():
     assert told["kappa"]["value"] == pytest.approx(0.4)
     assert told["false_positive_rate"]["value"] == 0.2
     assert told["n"] == {"success": 50, "failure": 50}
-    for name in agreement.MEASURES:
+    for name in (*agreement.SHARES, *agreement.MEASURES):
         assert told[name]["low"] < told[name]["value"] < told[name]["high"]
+
+
+def test_none_of_few_is_not_told_as_certain():
+    told = agreement.rates(judgements(20, 0, 0, 20))["false_positive_rate"]
+    assert (told["value"], told["low"]) == (0.0, 0.0)
+    assert told["high"] == pytest.approx(0.161, abs=1e-3)  # Wilson, 0 of 20
 
 
 @pytest.mark.parametrize(

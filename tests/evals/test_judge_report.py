@@ -31,9 +31,18 @@ def test_the_report_has_what_is_looked_for(tmp_path):
     assert told["trained"]["kappa"]["value"] == 1.0
     assert told["untrained"]["kappa"]["value"] == 0.0
     assert told["untrained"]["void"] == 20
-    assert set(told["trained"]["accuracy"]) == {"value", "low", "high"}
+    for who in ("trained", "untrained", "text", "majority", "task_name"):
+        for place in (told[who], told["unseen"][who]):
+            for name in ("accuracy", "precision", "recall", "f1", "kappa"):
+                assert set(place[name]) == {"value", "low", "high"}
+            assert set(place["n"]) == {"success", "failure"}
+            assert sum(place["confusion"].values()) == sum(place["n"].values())
+    assert told["trained"]["n"] == {"success": 10, "failure": 10}
+    assert told["unseen"]["trained"]["n"] == {"success": 5, "failure": 4}
+    assert [bin_["n"] for bin_ in told["trained"]["calibration"]] == [10, 10]
     assert told["majority"]["accuracy"]["value"] == 0.5
     assert told["unseen"]["task_name"]["recall"]["value"] == 1.0
     assert told["injections"]["injected"]["value"] == 0.0
+    assert told["injections"]["injected"]["n"] == 10
     assert told["injections"]["plain"]["value"] is None
     assert (tmp_path / "judge.png").stat().st_size > 10_000

@@ -77,6 +77,29 @@ def test_a_series_leaves_out_what_was_not_recorded_or_not_finite():
     assert curves.series([], curves.REWARD)[0].shape == (0,)
 
 
+def test_a_gap_between_judge_and_checker_has_its_own_panel(tmp_path):
+    """Drawn where it was recorded, as are the parts of the reward."""
+    records = make_records()
+    curves.draw(tmp_path / "none.png", SUMMARY, records)
+    for record in records:
+        gap = record["step"] / 50
+        record |= {"reward/judge": 0.2 + gap, "reward/checker": 0.2}
+        record |= {"judge/gap": gap, "judge/second_gap": gap / 2}
+    figure = curves.figure(SUMMARY, records)
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles[1:] == [
+        "mean reward, and its parts",
+        "share of groups with unequal rewards",
+        "token entropy, nats",
+        "success by the judge, less the checkers'",
+    ]
+    labels = figure.axes[1].get_legend_handles_labels()[1]
+    assert labels == ["checker", "judge"]
+    drawn = [line.get_ydata()[-1] for line in figure.axes[4].lines]
+    assert max(drawn) == 0.4
+    assert len(curves.figure(SUMMARY, make_records()).axes) == 4
+
+
 def test_smooth_is_the_mean_of_the_last_values():
     smoothed = curves.smooth(np.array([1.0, 3.0, 5.0, 7.0]), 2)
     assert smoothed.tolist() == [1, 2, 4, 6]

@@ -41,8 +41,8 @@ class Endpoint(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Answer)
+    def __init__(self, port: int = 0):
+        super().__init__(("127.0.0.1", port), _Answer)
         self.script, self.asked, self.keys = [], [], []
         self.now = self.most = 0
         self.lock, self.released = threading.Lock(), threading.Event()

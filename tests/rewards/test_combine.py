@@ -103,13 +103,19 @@ async def test_a_part_of_weight_0_is_told_and_counts_for_nothing(config):
     assert (reward.value, reward.parts) == (1.0, {"judge": 1.0, "checker": 0.0})
 
 
+async def test_the_checker_is_always_told_beside_the_judge(config):
+    config = weigh(config, judge=1.0)
+    reward = await combine.make_reward(config, yes)(stories.story((RAW,)))
+    assert (reward.value, reward.parts) == (1.0, {"judge": 1.0, "checker": 0.0})
+
+
 async def test_a_void_part_of_weight_0_voids_nothing(config):
     async def hm(messages, *, seed):
         return "hm"
 
     config = weigh(config, outcome=1.0, judge=0.0)
     reward = await combine.make_reward(config, hm)(stories.story((RAW,), **WON))
-    assert (reward.value, reward.parts) == (1.0, {"outcome": 1.0})
+    assert (reward.value, reward.parts) == (1.0, {"outcome": 1.0, "checker": 1.0})
     assert reward.spent == {"replies": 3.0, "unparseable": 3.0}
 
 

@@ -54,6 +54,27 @@ async def test_the_tree(story, value):
     assert await tree.penalties(story, None) == [value]
 
 
+async def test_the_end_of_an_episode_is_no_step_for_nothing():
+    story = walk("marked as done")
+    (turn,) = story.turns
+    line = Feedback(tool="done", state="effect", text="marked as done")
+    turn = dataclasses.replace(turn, feedback=(line,))
+    story = dataclasses.replace(story, turns=(turn,))
+    assert await tree.penalties(story, None) == [0.0]
+
+
+async def test_what_a_hover_was_over_counts_as_a_hit():
+    for text, value in (
+        ("hovered over button 'OK': nothing changed", 0.0),
+        ("hovered over div: nothing changed", tree.INEFFECTIVE),
+    ):
+        story = walk(text)
+        line = Feedback(tool="hover", state="no_effect", text=text)
+        turn = dataclasses.replace(story.turns[0], feedback=(line,))
+        story = dataclasses.replace(story, turns=(turn,))
+        assert await tree.penalties(story, None) == [value]
+
+
 async def test_another_address_is_an_effect():
     story = walk(DIV)
     moved = stories.page(0, url="http://shop.test/paid")

@@ -127,7 +127,8 @@ def test_right_checks_are_not(right):
 
 
 def test_pages_that_nothing_would_read_are_told():
-    target = {"required_contents": {"must_include": ["x"]}}
+    target = {"required_contents": {"must_include": ["x"]}, "locator": ""}
+    target["url"] = "func:order_url()"
     rules = {"eval_types": ["program_html"], "program_html": [target]}
     check_ = {"kind": "webarena", "eval": rules}
     task = stories.story().task

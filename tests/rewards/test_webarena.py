@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import sys
+import warnings
 
 import hypothesis
 import pytest
@@ -99,7 +100,12 @@ def test_fuzzy_references_are_all_graded(texts, value):
 
 @pytest.mark.parametrize(
     ("answer", "texts", "value"),
-    [("N/A", [], 1.0), ("none", ["same"], 1.0), ("no", ["Different, not the same"], 0)],
+    [
+        ("N/A", [], 1.0),
+        ("n/a.", ["different"], 0.0),
+        ("none", ["same"], 1.0),
+        ("no", ["Different, not the same"], 0),
+    ],
 )
 def test_a_task_that_cannot_be_done(answer, texts, value):
     rules = answers("fuzzy_match", "N/A", string_note="no such order")
@@ -128,6 +134,43 @@ def test_program_html(wanted, content, value):
     target = {"url": "last", "locator": "", "required_contents": wanted}
     rules = {"eval_types": ["program_html"], "program_html": [target]}
     assert run(rules, facts={"webarena:0": content}) == value
+
+
+def html_check(**target):
+    target = {"url": "last", "locator": "", **target}
+    target.setdefault("required_contents", {"must_include": ["x"]})
+    rules = {"eval_types": ["program_html"], "program_html": [target]}
+    return {"kind": "webarena", "eval": rules}
+
+
+def test_a_page_that_nobody_has_seen_is_no_success():
+    wanted = {"exact_match": "None"}
+    check = html_check(required_contents=wanted)
+    assert asyncio.run(webarena.score(check, stories.story(), None)) == 0.0
+
+
+def test_what_is_looked_for_when_the_episode_is_over():
+    check = html_check(url="http://s/orders", locator="document.title")
+    plain = {"kind": "answer", "equals": "x"}
+    (look,) = webarena.looks([plain, check])
+    assert (look.fact, look.url) == ("webarena:0", "http://s/orders")
+    assert "(document.title)" in look.script
+    assert [each.url for each in webarena.looks([html_check()])] == [""]
+    assert list(webarena.looks([html_check(locator="func:f(__page__)")])) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ({"url": "func:order_url()"}, "no end_script"),
+        ({"url": "__SHOP__/orders"}, "wanted 'last' or http"),
+        ({"url": None}, "wanted two texts"),
+        ({"locator": "h1"}, "locator='h1'"),
+    ],
+)
+def test_a_target_that_cannot_be_seen_is_told(target, told):
+    assert told in "".join(webarena.faults(html_check(**target), False))
+    assert not list(webarena.faults(html_check(url="http://s/a"), False))
 
 
 def test_all_evaluators_must_hold_and_blocked_absorbs():
@@ -168,8 +211,10 @@ def upstream():
     names = "SHOPPING SHOPPING_ADMIN REDDIT GITLAB WIKIPEDIA MAP HOMEPAGE".split()
     for name in names:
         os.environ.setdefault(name, f"http://{name.lower()}.test")
-    import nltk
-    from webarena.evaluation_harness import evaluators
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what it is made of, not of ours
+        import nltk
+        from webarena.evaluation_harness import evaluators
 
     evaluators.word_tokenize = nltk.tokenize.NLTKWordTokenizer().tokenize
     return evaluators
@@ -210,6 +255,34 @@ def test_addresses_score_as_upstream(upstream, tmp_path_factory, reference, addr
     page = SimpleNamespace(url=address)
     assert webarena.same_url(reference, address) == oracle(
         upstream.URLEvaluator(), [], path, page, None
+    )
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        ("Milk", {"exact_match": "milk"}),
+        ("Milk", {"exact_match": "milk", "must_include": ["tea"]}),
+        ("a &amp; b", {"must_include": ["a & b", "A |OR| z"]}),
+        ("10", {"must_include": ["0"]}),
+        (None, {"exact_match": "None"}),
+        (True, {"exact_match": "true"}),
+        (7, {"must_include": ["8 |OR| 6"]}),
+    ],
+)
+def test_pages_score_as_upstream(upstream, tmp_path, answer, wanted):
+    import json
+    from types import SimpleNamespace
+
+    check = html_check(locator="document.x", required_contents=wanted)
+    path = tmp_path / "task.json"
+    path.write_text(json.dumps(check))
+    oracle = upstream.HTMLContentEvaluator.__call__.__wrapped__
+    page = SimpleNamespace(url="", evaluate=lambda script: answer)
+    story = stories.story(facts={"webarena:0": answer})
+    assert asyncio.run(webarena.score(check, story, None)) == oracle(
+        upstream.HTMLContentEvaluator(), [], path, page, None
     )
 
 

@@ -62,7 +62,7 @@ class Env:
             asked_s=0.0,
         )
 
-    async def facts(self, script):
+    async def facts(self, script, url=""):
         call = {"name": "click", "arguments": {"point_2d": [1, 2]}}
         return [{"thought": "OK", "call": call, "others": []}]
 

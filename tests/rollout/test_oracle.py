@@ -25,7 +25,7 @@ class Pages:
     def __init__(self, *plans):
         self.plans = list(plans)
 
-    async def facts(self, script):
+    async def facts(self, script, url=""):
         return self.plans.pop(0)
 
 

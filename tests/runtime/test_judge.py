@@ -71,6 +71,20 @@ def test_what_is_judged_is_not_asked_again_and_an_outage_is(
     assert len(endpoint.asked) == asked + 2
 
 
+def test_verdicts_of_two_judges_do_not_come_into_one_file(
+    endpoint, config, stored, tmp_path
+):
+    endpoint.script = [endpoints.verdict("success"), endpoints.text("hm")]
+    judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")
+    told = judge.provenance(str(tmp_path / "out"))
+    assert told["judge"]["protocol"] == "single" and len(told["judge"]["prompt"]) == 16
+    assert told["judge"]["screenshots"] == 0
+    assert told["void_causes"] == {"judge_unparseable": 3}
+    config.reward.judge.protocol = "webvoyager"
+    with pytest.raises(ValueError, match="'single'.*'webvoyager'.*another --workdir"):
+        judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")
+
+
 def test_what_cannot_be_read_is_void_and_kept(endpoint, config, stored, tmp_path):
     endpoint.script = [endpoints.text("hm")]
     judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")

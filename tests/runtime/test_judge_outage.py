@@ -1,15 +1,18 @@
-"""R39 over real HTTP: worker and ledger outlive a judge that goes away in mid-run."""
+"""R39 over real HTTP: worker and ledger outlive a judge that is killed in mid-run, and
+stop by a typed error under one that never says anything."""
 
 import asyncio
 import itertools
 import json
 from types import SimpleNamespace
 
+import pytest
+
 from configs import grpo_short
 from openwebrl_jax.agent import grammar
 from openwebrl_jax.core.types import Reply, ToolCall
 from openwebrl_jax.policy import remote
-from openwebrl_jax.rollout import books, ledger
+from openwebrl_jax.rollout import books, ledger, store
 from openwebrl_jax.runtime import queue as queues
 from openwebrl_jax.runtime import worker as workers
 from tests.policy import endpoints
@@ -28,8 +31,12 @@ class Calls:
 class Policy:
     """Answers at once, so that the judge is asked of every episode."""
 
+    def __init__(self):
+        self.episodes = 0
+
     async def sample(self, request):
-        call = ToolCall(name="done", arguments={"response": "done"})
+        self.episodes += 1
+        call = ToolCall(name="done", arguments={"response": f"{self.episodes}"})
         return Reply(text=grammar.render("t", (call,)))
 
     async def release(self, episode_id):
@@ -42,64 +49,141 @@ async def until(is_true, seconds=20.0):
             await asyncio.sleep(0.02)
 
 
-async def test_no_reward_is_written_while_the_judge_is_away(tmp_path, monkeypatch):
+class Run:
+    """A ledger and a worker that plays for it, on this event loop."""
+
+    def __init__(self, workdir):
+        self.workdir, self.policy = workdir, Policy()
+        self.queue, self.worker = queues.Queue(), workers.Worker()
+
+    async def start(self, config):
+        await self.queue.start(config, str(self.workdir), None, 0)
+        await self.worker.start(config, "w")
+        self.worker._runner.connect(self.policy, None)
+        kept = str(self.workdir / store.FOLDER)
+        self.playing = asyncio.create_task(self.worker.serve(Calls(self.queue), kept))
+
+    async def close(self):
+        self.playing.cancel()
+        await asyncio.gather(self.playing, return_exceptions=True)
+        await self.worker.close()
+        await self.worker._judge.close()
+        self.queue._journal.close()
+        self.queue._fence.close()
+
+    def slots(self):
+        """Counts that add up, or it raises."""
+        books.check(self.queue._state)
+        return books.counts(self.queue._state)["slots"]
+
+    def events(self):
+        lines = (self.workdir / queues.JOURNAL).read_text().splitlines()
+        return [json.loads(line.partition(" ")[2]) for line in lines]
+
+
+@pytest.fixture
+def config():
+    made = grpo_short.get_config("tiny")
+    made.tasks.suite = "fake"
+    made.algo.group = made.algo.groups = made.rollout.contexts = 2
+    made.algo.eta, made.algo.iterations = 1, 3
+    made.rollout.lease_timeout_s = 0.2  # what is parked is leased again after it
+    made.reward.judge.api_key_env, made.reward.judge.rest_s = "", 0.05
+    with made.reward.unlocked():
+        made.reward.weights = {"judge": 1.0}
+    return made
+
+
+@pytest.fixture
+async def begin(config, tmp_path, monkeypatch):
+    """`await begin(endpoint)`: a run that asks it."""
     monkeypatch.setattr(remote, "PAUSE_S", (0.001, 0.002))
     monkeypatch.setattr(remote, "RETRIES", 0)
-    endpoint = endpoints.Endpoint()
-    is_down, words = [False], itertools.cycle(["success", "failure"])
+    run = Run(tmp_path)
+
+    async def begin(endpoint):
+        config.reward.judge.base_url = endpoint.url
+        await run.start(config)
+        return run
+
+    yield begin
+    await run.close()
+
+
+async def test_no_reward_is_written_while_the_judge_is_dead(begin):
+    words = itertools.cycle(["success", "failure"])
+    verdicts = []
 
     def said(body):
-        return endpoints.Say({}, 500) if is_down[0] else endpoints.verdict(next(words))
+        verdicts.append(next(words))
+        return endpoints.verdict(verdicts[-1])
 
+    endpoint = endpoints.Endpoint()
     endpoint.script = [said]
-    config = grpo_short.get_config("tiny")
-    config.tasks.suite = "fake"
-    config.algo.group = config.algo.groups = config.rollout.contexts = 2
-    config.algo.eta, config.algo.iterations = 1, 3
-    config.rollout.lease_timeout_s = 0.2  # what is parked is leased again after it
-    config.reward.judge.base_url, config.reward.judge.api_key_env = endpoint.url, ""
-    config.reward.judge.rest_s = 0.05
-    with config.reward.unlocked():
-        config.reward.weights = {"judge": 1.0}
-    queue, worker = queues.Queue(), workers.Worker()
-    await queue.start(config, str(tmp_path), None, 0)
-    await worker.start(config, "w")
-    worker._runner.connect(Policy(), None)
-    playing = asyncio.create_task(
-        worker.serve(Calls(queue), str(tmp_path / "trajectories"))
-    )
-
-    def slots():
-        books.check(queue._state)
-        return books.counts(queue._state)["slots"]
-
+    run = await begin(endpoint)
+    queue = run.queue
+    await until(lambda: ledger.waiting_groups(queue._state))
+    endpoint.close()  # its port is closed: connections are refused
+    await asyncio.sleep(0.1)  # verdicts that were on their way
+    await queue.take(1)
+    before, told = run.slots()["scored"], len(verdicts)
+    await until(lambda: run.slots()["awaiting_judge"] >= 1)
+    await asyncio.sleep(0.7)  # some leases' time
+    assert run.slots()["scored"] == before and len(verdicts) == told
+    assert run.slots()["void"] == 0
+    parked = [event for event in run.events() if event["kind"] == "parked"]
+    played = run.policy.episodes
+    assert played <= run.slots()["leased"]  # none was played twice
+    again = endpoints.Endpoint(endpoint.server_port)
+    again.script = [said]
     try:
-        await until(lambda: ledger.waiting_groups(queue._state))
-        is_down[0] = True
-        await asyncio.sleep(0.1)  # verdicts that were on their way
-        await queue.take(1)
-        before = slots()["scored"]
-        await until(lambda: slots()["awaiting_judge"] >= 1)
-        await asyncio.sleep(0.7)  # some leases' time
-        assert slots()["scored"] == before
-        assert slots()["void"] == 0
-        is_down[0] = False
-        await until(lambda: slots()["awaiting_judge"] == 0)
-        assert slots()["scored"] > before
-        assert slots()["void"] == 0
+        await until(lambda: run.slots()["awaiting_judge"] == 0)
+        slots = run.slots()
+        assert slots["scored"] > before and slots["void"] == 0
+        assert run.policy.episodes <= slots["leased"]
         for group in queue._state.groups.values():
             for place in group.places:
                 if place.record and place.record.reward.is_valid:
-                    assert place.record.reward.parts.keys() == {"judge"}
+                    parts = place.record.reward.parts
+                    assert parts.keys() == {"judge", "checker"}
                     assert place.record.reward.spent["replies"] == 1.0
     finally:
-        playing.cancel()
-        await asyncio.gather(playing, return_exceptions=True)
-        await worker.close()
-        await worker._judge.close()
-        queue._journal.close()
-        queue._fence.close()
+        again.close()
+    scored = [event for event in run.events() if event["kind"] == "scored"]
+    assert parked and "voided" not in {event["kind"] for event in run.events()}
+    assert len(scored) <= len(verdicts) <= len(scored) + 2 + len(parked)
+    at = {(event["ordinal"], event["slot"]) for event in scored}
+    assert {(event["ordinal"], event["slot"]) for event in parked} <= at
+
+
+async def test_a_judge_that_never_says_anything_starves_the_run(begin, config):
+    """Typed, with what made the slots void; no reward is written, nothing is taken."""
+    config.algo.starve_batches, config.algo.iterations = 2, 100
+    config.rollout.lease_timeout_s = 20.0
+    endpoint = endpoints.Endpoint()
+    endpoint.script = [endpoints.text("It went well, I think.")]
+    run = await begin(endpoint)
+    try:
+        with pytest.raises(ledger.StarvationError) as caught:
+            await asyncio.wait_for(run.queue.take(2), 20.0)
+        await until(lambda: run.slots()["running"] == 0)  # nothing new is begun
+    finally:
         endpoint.close()
-    lines = (tmp_path / queues.JOURNAL).read_text().splitlines()
-    kinds = [json.loads(line.partition(" ")[2])["kind"] for line in lines]
-    assert "parked" in kinds and "voided" not in kinds
+    assert caught.value.reasons.keys() == {"too_few_valid"}
+    assert caught.value.reasons["too_few_valid"] >= 4
+    voids = caught.value.voids
+    assert voids.keys() == {"judge_unparseable"} and voids["judge_unparseable"] >= 8
+    assert "judge_unparseable" in str(caught.value)
+    assert {event["kind"] for event in run.events()} == {
+        "opened",
+        "leased",
+        "voided",
+        "closed",
+    }
+    slots = run.slots()
+    assert slots["scored"] == slots["awaiting_judge"] == 0
+    kept = run.workdir / store.FOLDER
+    for name in store.listing(kept):
+        assert not store.load(kept, name)[1].is_valid
+    asked = len(endpoint.asked)
+    assert asked == 3 * run.policy.episodes  # tries of each, and no slot played again

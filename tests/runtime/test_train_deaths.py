@@ -67,7 +67,7 @@ def test_deaths_without_progress_are_a_typed_stop(stage, capsys):
 
 
 def test_what_is_no_death_goes_on_its_way(stage):
-    stop = passed_on(ledger.StarvationError({"zero_variance": 8}))
+    stop = passed_on(ledger.StarvationError({"zero_variance": 8}, {}))
     with pytest.raises(ray.exceptions.RayTaskError):
         stage([stop], Crew())
     some = Crew()

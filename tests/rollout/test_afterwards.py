@@ -1,0 +1,103 @@
+"""What WebArena's checks want to see of other pages, in a real Chromium."""
+
+import dataclasses
+
+import pytest
+import pytest_asyncio
+
+from openwebrl_jax.core.causes import Cause, Failure
+from openwebrl_jax.rewards import outcome
+from openwebrl_jax.rollout import afterwards
+from openwebrl_jax.web import env as envs
+from tests.rewards import stories
+from tests.web import conftest as web
+from tests.web import toys
+
+config, site, pool = web.config, web.site, web.pool  # the fixtures
+
+SHOP = f"http://{toys.HOST}"
+LATE = """<script>setTimeout(() => document.body.innerHTML =
+  '<b id=late>paid &amp; sent</b>', 50)</script><p>wait</p>"""
+
+
+def target(url, locator, **wanted):
+    return {"url": url, "locator": locator, "required_contents": wanted}
+
+
+def check(*targets):
+    rules = {"eval_types": ["program_html"], "program_html": list(targets)}
+    return {"kind": "webarena", "eval": rules}
+
+
+ORDERS = (
+    target(f"{SHOP}/orders", "document.title", exact_match="Orders"),
+    target("last", "document.querySelector('h1').innerText", exact_match="Cart"),
+    target(f"{SHOP}/late", "", must_include=["paid & sent", "<html"]),
+    target("last", "document.querySelector('#none').innerText", exact_match=""),
+    target("last", "document.querySelector('#none')", exact_match="None"),
+    target("last", "document.title", exact_match="opened")
+    | {"prep_actions": ["document.title = 'opened'", "none()", "document.title = ''"]},
+)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def place(pool, site):
+    site.pages |= {
+        "/cart": "<!DOCTYPE html><h1>Cart</h1>",
+        "/orders": "<title>Orders</title>",
+        "/late": LATE,
+    }
+    made = envs.make_env(pool)
+    yield made
+    await made.close()
+
+
+async def played(place, *targets, cause=Cause.DONE):
+    """An episode that has been ended on the cart's page."""
+    task = toys.make_task("/cart", checks=(check(*targets),))
+    await place.reset(task)
+    step = await place.step((toys.call("done", response="ok"),))
+    told = stories.story(cause=cause, answer=step.answer, final=step.observation)
+    return dataclasses.replace(told, task=task)
+
+
+@pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="session")
+async def test_other_pages_are_seen_and_the_agents_own_is_left(place):
+    trajectory = await afterwards.look(await played(place, *ORDERS), place)
+    assert trajectory.facts["webarena:0"] == "Orders"
+    assert trajectory.facts["webarena:2"].startswith("<html>")
+    assert trajectory.facts["webarena:3"] == ""
+    assert trajectory.facts["webarena:4"] is None
+    assert trajectory.facts["webarena:5"] == "opened"
+    assert await outcome.check(trajectory.task, trajectory) == 1.0
+    assert await place.facts("() => location.pathname") == "/cart"
+    (seen,) = (await place.step(())).observation.tabs
+    assert seen.url == f"{SHOP}/cart"
+
+
+@pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_page_that_cannot_be_opened_voids_the_episode(place):
+    for url, cause in (
+        ("http://other.test/", Cause.REFUSED),  # no site of the task's
+        ("http://127.0.0.1/", Cause.REFUSED),
+    ):
+        wanted = target(url, "", must_include=["x"])
+        trajectory = await afterwards.look(await played(place, wanted), place)
+        assert trajectory.cause is cause and not trajectory.cause.is_scored
+        assert url in trajectory.detail and not trajectory.facts
+
+
+async def test_nothing_is_looked_at_when_it_cannot_matter():
+    class Nobody:
+        async def facts(self, script, url=""):
+            raise Failure(Cause.BROWSER_CRASH, "asked")
+
+    told = stories.story(checks=(check(*ORDERS),), cause=Cause.MAX_TURNS)
+    assert await afterwards.look(told, Nobody()) is told
+    told = dataclasses.replace(told, cause=Cause.DONE)
+    given = {f"webarena:{n}": "by the end script" for n in range(len(ORDERS))}
+    given = dataclasses.replace(told, facts=given)
+    assert (await afterwards.look(given, Nobody())).facts == given.facts
+    assert (await afterwards.look(told, Nobody())).cause is Cause.BROWSER_CRASH
