@@ -27,6 +27,7 @@ patience=${WAIT_S:-600}
 
 # Until HOST:PORT is listened to.
 heard() {
+  # shellcheck disable=SC2016
   run timeout "$patience" bash -c \
     'until (exec 3<>"/dev/tcp/$1/$2") 2>/dev/null; do sleep 1; done' heard "${1%:*}" "${1##*:}"
 }
@@ -59,4 +60,4 @@ case "$role" in
   *) die "got the role '$role'; wanted accelerator, learner, serving, browser or plain" ;;
 esac
 [ -z "$address" ] || heard "$address"
-run ray start "${flags[@]}"
+run exec ray start "${flags[@]}"
