@@ -11,13 +11,15 @@
 # Chromium each, by default one for every four cores.
 #
 # The project lies at the same path on every node, the --workdir on a disk that all
-# nodes share.
+# nodes share. All have the cluster's token, or whoever reaches its ports could run what
+# he likes: in RAY_AUTH_TOKEN, in the file RAY_AUTH_TOKEN_PATH, or in ~/.ray/auth_token,
+# which `ray get-auth-token --generate` makes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PATH="$PWD/.venv/bin:$PATH" PYTHONPATH="$PWD"
 # Read by Ray when a node starts: browsers and learner are no background work.
 export RAY_worker_niceness=0 RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=0
-export RAY_ENABLE_UV_RUN_RUNTIME_ENV=0
+export RAY_ENABLE_UV_RUN_RUNTIME_ENV=0 RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}
 
 die() { echo "node.sh: $*" >&2; exit 2; }
 dry=

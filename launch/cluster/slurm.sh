@@ -34,8 +34,15 @@ mapfile -t cpu < <(names "${SLURM_JOB_NODELIST_HET_GROUP_1:?not inside a job of 
 rest=$((${#gpu[@]} - 1))
 address=${gpu[0]}:${PORT:-6379}
 
-# The whole job ends with this script, whichever way that ends.
-trap '[ "$dry" ] || kill $(jobs -p) 2>/dev/null || true' EXIT
+# The whole job ends with this script, whichever way that ends; so does its token.
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$PWD/.token-${SLURM_JOB_ID:-0}"
+end() {
+  [ "$dry" ] && return
+  rm -f "$RAY_AUTH_TOKEN_PATH"
+  jobs -p | xargs -r kill 2>/dev/null || true
+}
+trap end EXIT
+run sh -c 'umask 077; od -An -N32 -tx1 /dev/urandom | tr -d " \n" >"$1"' sh "$RAY_AUTH_TOKEN_PATH"
 start srun --het-group=0 --nodes=1 --ntasks=1 "--nodelist=${gpu[0]}" "$node" accelerator
 if [ "$rest" -gt 0 ]; then
   start srun --het-group=0 "--nodes=$rest" "--ntasks=$rest" "--exclude=${gpu[0]}" \

@@ -6,7 +6,8 @@
 #   tpu_pod.sh [--dry-run] host FLAGS...        on every host of the slice at once
 #
 # FLAGS are those of launch.train. The project lies in FOLDER (~/openwebrl_jax) on every
-# host, the --workdir on a disk that all share. Then, on each other machine,
+# host, the cluster's token in ~/.ray/auth_token (see node.sh), the --workdir on a disk
+# that all share. Then, on each other machine,
 #
 #   launch/cluster/node.sh serving HOST:6379    a TPU VM or GPU machine
 #   launch/cluster/node.sh browser HOST:6379    a CPU machine
@@ -45,7 +46,7 @@ told() {
 id=${TPU_WORKER_ID:-$(told agent-worker-number)}
 hosts=${TPU_WORKER_HOSTNAMES:-$(told worker-network-endpoints | tr , '\n' | cut -d: -f3 | paste -sd,)}
 # The learner's processes take their places by it.
-export TPU_WORKER_ID=$id
+export TPU_WORKER_ID=$id RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}
 IFS=, read -ra host <<<"$hosts"
 address=${host[0]}:${PORT:-6379}
 
@@ -53,7 +54,7 @@ if [ "$id" != 0 ]; then
   run exec "$node" learner "$address"
   exit
 fi
-trap '[ "$dry" ] || kill $(jobs -p) 2>/dev/null || true' EXIT
+trap 'jobs -p | xargs -r kill 2>/dev/null || true' EXIT
 start "$node" learner
 run "$node" wait "$address" "${NODES:-$((${#host[@]} + 2))}"
 run .venv/bin/python -m launch.train "--config.cluster.address=$address" \

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -93,10 +94,12 @@ def test_a_slurm_job_puts_browsers_on_its_second_part():
     told = commands(
         "slurm.sh",
         *FLAGS,
+        SLURM_JOB_ID="7",
         SLURM_JOB_NODELIST_HET_GROUP_0="gpu-1,gpu-2",
         SLURM_JOB_NODELIST_HET_GROUP_1="cpu-1,cpu-2,cpu-3",
     )
-    head, rest, browsers, wait, train = told
+    token, head, rest, browsers, wait, train = told
+    assert token[0] == "sh" and token[-1].endswith("/.token-7")
     assert head[0:2] == rest[0:2] == ["srun", "--het-group=0"]
     assert "--nodelist=gpu-1" in head and head[-3:] == [NODE, "accelerator", "&"]
     assert {"--nodes=1", "--exclude=gpu-1"} <= set(rest)
@@ -183,6 +186,7 @@ def test_the_manifest_is_a_ray_cluster_of_our_version(manifest, ray_cluster):
     ]
     assert ray_cluster["apiVersion"] == "ray.io/v1"
     assert ray_cluster["spec"]["rayVersion"] == ray.__version__
+    assert ray_cluster["spec"]["authOptions"] == {"mode": "token"}
     pinned = (ROOT / "requirements.txt").read_text()
     assert f"ray=={ray_cluster['spec']['rayVersion']}\n" in pinned
 
@@ -279,7 +283,15 @@ def test_two_nodes_train_as_the_scripts_say(tiny_folder, tmp_path):
     """The very commands, on one machine: a head, a browser node, a wait, a run."""
     short = tempfile.mkdtemp(dir="/tmp")  # Ray's sockets have short names
     address = f"127.0.0.1:{hosts.free_port()}"
-    env = {**test_train.one_device(), "RAY_TMPDIR": short, "WAIT_S": "120"}
+    token = tmp_path / "token"
+    token.write_text(secrets.token_hex(32))
+    env = {
+        **test_train.one_device(),
+        "RAY_TMPDIR": short,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "WAIT_S": "120",
+    }
     workdir = tmp_path / "run"
     train = [
         *test_train.command(tiny_folder, workdir),
