@@ -101,6 +101,7 @@ def test_losses_are_those_of_two_processes(tiny_folder, tmp_path):
                 "--config.algo.iterations=3",
                 "--config.sample.static=True",
                 f"--config.cluster.colocated={name}",
+                "--config.cluster.peak_tflops=0.1",
             ],
             capture_output=True,
             text=True,
@@ -108,6 +109,12 @@ def test_losses_are_those_of_two_processes(tiny_folder, tmp_path):
             timeout=140,
         )
         assert done.returncode == 0, done.stderr[-3000:]
+        records = metrics.read(tmp_path / name / "metrics.jsonl")
+        for record in records:
+            done_flops = record["learner/flops"] * record["learner/steps"]
+            possible = 0.1e12 * record["learner/busy_s"]
+            assert record["mfu"] == pytest.approx(done_flops / possible)
+            assert 0.0 < record["mfu"] < 1.0
         told[name] = [
             {
                 key: value
@@ -115,7 +122,7 @@ def test_losses_are_those_of_two_processes(tiny_folder, tmp_path):
                 if key.startswith(("learner/", "rollout/", "staleness/"))
                 and not key.endswith(("_s", "idle_frac"))
             }
-            for record in metrics.read(tmp_path / name / "metrics.jsonl")
+            for record in records
         ]
         assert "Using blocking ray.get" not in done.stderr
     assert len(told["True"]) == 3
