@@ -166,6 +166,11 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.cluster.learner_processes = 1  # as a rule one a host
     config.cluster.learner_devices = 0  # of each of them; 0 = all but serving's
     config.cluster.serving_devices = 1
+    config.cluster.colocated = False  # True = serving is in the learner's process
+    config.cluster.peak_tflops = 0.0  # of a device, for `mfu`; 0 = as the kind is known
+    config.cluster.usd_per_hour = (
+        0.0  # of the machines, for `usd_per_success`; 0 = none
+    )
 
     config.checkpoint = ConfigDict()
     config.checkpoint.every = 5  # iterations (grpo) or steps (sft)

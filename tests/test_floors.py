@@ -160,7 +160,7 @@ def mirror_faults(path: str, text: str) -> list[str]:
         if isinstance(node, ast.ClassDef) and node.name.startswith("Test")
     ]
     folder = ROOT / (room if room in ("launch", "configs") else f"{PACKAGE}/{room}")
-    modules = [module.stem for module in folder.glob("*.py")]
+    modules = [module.stem for module in folder.glob("*")]
     subject = name.removeprefix("test_").removesuffix(".py")
     is_case = room.split("/")[0] in ("web_cases", "apps")  # no module is meant
     if room and not is_case and not is_under(subject, tuple(modules), "_"):

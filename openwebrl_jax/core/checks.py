@@ -44,6 +44,7 @@ def check_config(
         *faults.of_web(config),
         *faults.of_judge(config),
         *faults.of_mesh(config, devices),
+        *faults.of_cluster(config),
     ]
     if look_at_disk:
         found += faults.on_disk(config)

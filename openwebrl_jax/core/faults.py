@@ -196,6 +196,23 @@ def of_mesh(config: Any, devices: int | None) -> Iterator[str]:
         )
 
 
+def of_cluster(config: Any) -> Iterator[str]:
+    """What one process, or one device, cannot do."""
+    cluster = config.cluster
+    if cluster.colocated and cluster.learner_processes > 1:
+        yield (
+            "config.cluster.colocated=True with learner_processes="
+            f"{cluster.learner_processes}; wanted 1: the sampler reads the weights of "
+            "its own process alone"
+        )
+    is_apart = cluster.platform != "cpu" and not cluster.colocated
+    if cluster.serving_devices < 1 and is_apart:
+        yield (
+            "config.cluster.serving_devices=0 leaves serving no device; wanted 1 or "
+            "more, or config.cluster.colocated=True"
+        )
+
+
 def on_disk(config: Any) -> Iterator[str]:
     """Files and folders that must be there before a stage begins."""
     if config.init_from and not Path(config.init_from).exists():

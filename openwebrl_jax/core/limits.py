@@ -90,6 +90,8 @@ INTERVALS = {
     "cluster.learner_processes": "[1, 100000]",
     "cluster.learner_devices": "[0, inf)",
     "cluster.serving_devices": "[0, inf)",
+    "cluster.peak_tflops": "[0, inf)",
+    "cluster.usd_per_hour": "[0, inf)",
     "checkpoint.every": "[1, inf)",
     "checkpoint.keep": "[1, inf)",
     "evaluate.episodes": "[1, inf)",

@@ -46,6 +46,8 @@ def join(seat: Seat) -> None:
             num_processes=seat.count,
             process_id=seat.index,
             heartbeat_timeout_seconds=_DEAD_AFTER_S,
+            # A SLURM job's variables would leave each process one device.
+            cluster_detection_method="deactivate",
         )
 
 

@@ -7,6 +7,7 @@ and of devices add up, whatever the split. B rows, N loss positions, I images: r
 and, where they divide, images are split over the mesh axes data and fsdp.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
@@ -77,6 +78,21 @@ class Update:
         """Log-probs [B, N] of the loss positions."""
         with jax.set_mesh(self.mesh):
             return np.asarray(self.score(params, self.place(batch)))
+
+    def in_turns(self, turns: contextlib.AbstractContextManager) -> "Update":
+        """The same programs, each inside of `turns` from its start to its end."""
+
+        def inside(program):
+            def run(*arguments):
+                with turns:
+                    return jax.block_until_ready(program(*arguments))
+
+            return run
+
+        names = ("accumulate", "apply", "score")
+        return dataclasses.replace(
+            self, **{name: inside(getattr(self, name)) for name in names}
+        )
 
     def place(self, batch: types.Batch) -> types.Batch:
         """The batch on the devices, split by the letters in its fields' names."""

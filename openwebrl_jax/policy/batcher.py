@@ -8,6 +8,7 @@ touches needs no lock, and the event loop stays live.
 import asyncio
 import collections
 import concurrent.futures
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -57,8 +58,15 @@ class Batcher:
     thread goes on.
     """
 
-    def __init__(self, work: Work, slots: int):
+    def __init__(
+        self,
+        work: Work,
+        slots: int,
+        turns: contextlib.AbstractContextManager | None = None,
+    ):
+        """Each step and chore is done inside of `turns`; None = at once."""
         self._of = work
+        self._turns = turns or contextlib.nullcontext()
         self._slots = slots
         self._items: collections.deque[_Job] = collections.deque()
         self._chores: collections.deque[_Job] = collections.deque()
@@ -100,7 +108,8 @@ class Batcher:
     def _run(self) -> None:
         while self._inside or not self._is_over():
             if chore := self._next_chore():
-                _do(chore)
+                with self._turns:
+                    _do(chore)
             else:
                 self._step(self._next_items())
         for job in _started([*self._chores, *self._items]):
@@ -145,9 +154,10 @@ class Batcher:
         if not self._inside:
             return
         try:
-            for job in new:
-                self._of.add(job.content, job.came_s, job.future.set_result)
-            self._of.step()
+            with self._turns:
+                for job in new:
+                    self._of.add(job.content, job.came_s, job.future.set_result)
+                self._of.step()
         except Exception as error:  # goes to those who wait, as an executor does it
             self._fail(error)
         self._inside = [job for job in self._inside if not job.future.done()]

@@ -8,6 +8,7 @@ found before it joins the others. Requests begin in the order in which they come
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 
 from openwebrl_jax.core import types
@@ -43,8 +43,12 @@ class Sampler:
         config: Any,
         image_px: tuple[int, int],
         context_screenshots: int,
+        turns: contextlib.AbstractContextManager | None = None,
     ):
-        """`config` is config.sample, `image_px` width and height of the viewport."""
+        """`config` is config.sample, `image_px` width and height of the viewport.
+
+        Programs run inside of `turns`; None = whenever there is something to do.
+        """
         _check(config)
         rows, cols = images.grid(spec, *image_px)
         patches = rows * cols
@@ -82,7 +86,7 @@ class Sampler:
             params, version, self._programs, self.lattice, store, chat.end_id
         )
         self._told: dict[str, float] = {}
-        self._batcher = batcher.Batcher(self._speaker, config.slots)
+        self._batcher = batcher.Batcher(self._speaker, config.slots, turns)
 
     async def sample(self, request: types.SampleRequest) -> types.Reply:
         """One turn; a request that cannot be sampled fails alone."""
@@ -103,7 +107,7 @@ class Sampler:
         """
         await self._batcher.between(lambda: self._speaker.swap(version, params))
 
-    async def load_leaves(self, version: int, leaves: Sequence[np.ndarray]) -> None:
+    async def load_leaves(self, version: int, leaves: Sequence[Any]) -> None:
         """`load` from the leaves of the parameter tree, in the tree's order."""
         tree = jax.tree.structure(self._speaker.like)
         await self.load(version, jax.tree.unflatten(tree, leaves))
@@ -150,7 +154,11 @@ class Sampler:
             raise Failure(Cause.SAMPLER_PROTOCOL, str(error)) from error
 
 
-def make_sampler(folder: str | Path, config: Any) -> Sampler:
+def make_sampler(
+    folder: str | Path,
+    config: Any,
+    turns: contextlib.AbstractContextManager | None = None,
+) -> Sampler:
     """The sampler of a whole config; the checkpoint folder's weights are version 0."""
     sizes, model = loads.load_model(folder, dtype=jnp.dtype(config.model.dtype))
     graphdef, params = nnx.split(model, nnx.Param)
@@ -166,6 +174,7 @@ def make_sampler(folder: str | Path, config: Any) -> Sampler:
         config=config.sample,
         image_px=(config.web.width_px, config.web.height_px),
         context_screenshots=config.agent.context_screenshots,
+        turns=turns,
     )
 
 

@@ -17,6 +17,7 @@ import ray
 import ray.exceptions
 
 from openwebrl_jax.core import checks
+from openwebrl_jax.runtime import devices
 
 # Programs that were compiled once are read back by later runs and restarts.
 _COMPILED = {
@@ -36,8 +37,9 @@ _QUIET = {
 
 def accelerators() -> tuple[str, int]:
     """Kind ("gpu", "tpu" or "cpu") and number of this machine's accelerators."""
-    for kind, pattern in (("gpu", "/dev/nvidia[0-9]*"), ("tpu", "/dev/accel[0-9]*")):
-        found = len(glob.glob(pattern))
+    files = (("gpu", "nvidia[0-9]*"), ("tpu", "accel[0-9]*"), ("tpu", "vfio/[0-9]*"))
+    for kind, pattern in files:
+        found = len(glob.glob(f"/dev/{pattern}"))
         if found:
             return kind, found
     return "cpu", 0
@@ -49,15 +51,34 @@ def check(config: Any) -> None:
         checks.check_platform(config.cluster.platform, accelerators()[0])
 
 
+def check_room(config: Any) -> None:
+    """Refuses actors that find no room, and a mesh that does not fit the learner's.
+
+    A cluster elsewhere is looked at once it was joined.
+    """
+    if not config.cluster.address or ray.is_initialized():
+        count = devices.check(config, _nodes(config))
+        checks.check_config(config, devices=count or None, look_at_disk=False)
+
+
+def _nodes(config: Any) -> list[devices.Node]:
+    """The resources of each node of the cluster, or of this machine."""
+    if config.cluster.address:
+        return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    kind, count = accelerators()
+    return [{kind.upper(): count} if count else {}]
+
+
 def start(config: Any) -> None:
     """Joins or starts Ray; a local one is sized for waiting, not for computing."""
     os.environ.update(_QUIET)
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR}
     if config.cluster.address:
-        ray.init(address=config.cluster.address, logging_level=logging.ERROR)
+        ray.init(address=config.cluster.address, **quiet)
         return
     for is_last in (False, False, True):  # a busy machine can be late for Ray's 30 s
         try:
-            ray.init(num_cpus=2, include_dashboard=False, logging_level=logging.ERROR)
+            ray.init("local", num_cpus=2, include_dashboard=False, **quiet)
             return
         except Exception as error:
             ray.shutdown()
@@ -129,21 +150,13 @@ def fence(path: Path, timeout_s: float = 60.0) -> TextIO:
 def options(config: Any, role: str) -> dict[str, Any]:
     """Ray options of an actor: role is "learner", "serving", "browser" or "ledger"."""
     env = {"JAX_PLATFORMS": "cpu"}
-    resources: dict[str, Any] = {}
+    needs = devices.needs(config, role, _nodes(config))
+    more: dict[str, Any] = {"num_gpus": needs.pop("GPU")} if "GPU" in needs else {}
     if role in ("learner", "serving"):
         env |= {key: os.environ.get(key, value) for key, value in _COMPILED.items()}
         if config.cluster.platform != "cpu":
             del env["JAX_PLATFORMS"]
-            resources = _share(config.cluster, role)
     if role == "learner" and config.cluster.learner_processes > 1:
-        resources["scheduling_strategy"] = "SPREAD"  # a host each where there are any
-    return {"num_cpus": 0, **resources, "runtime_env": {"env_vars": env}}
-
-
-def _share(config_cluster: Any, role: str) -> dict[str, Any]:
-    """A jax actor's part of the accelerators; what serving leaves is the learner's."""
-    kind, count = accelerators()
-    share = config_cluster.serving_devices
-    if role == "learner":
-        share = config_cluster.learner_devices or count - share
-    return {"num_gpus": share} if kind == "gpu" else {"resources": {"TPU": share}}
+        more["scheduling_strategy"] = "SPREAD"  # a host each where there are any
+    more |= {"resources": needs} if needs else {}
+    return {"num_cpus": 0, **more, "runtime_env": {"env_vars": env}}

@@ -80,14 +80,15 @@ class Crew:
         self.workers[name] = worker
         return name
 
-    def serve(self, folder: str, config: Any) -> None:
+    def serve(self, folder: str, config: Any, host: Any = None) -> None:
         """Puts a checkpoint folder's policy before the workers, as version 0.
 
-        Workers that are wanting are hired while the policy is loaded.
+        Workers that are wanting are hired while the policy is loaded. `host` = the
+        actor that serves beside its other work; None = serving gets its own.
         """
         self.dismiss()
-        self.serving = cluster.actor(Serving, self._config, "serving")
-        start = self.serving.start.remote(config, folder)
+        self.serving = host or cluster.actor(Serving, self._config, "serving")
+        start = self.serving.serve.remote(config, folder)
         self.gather()
         self.rule = ray.get(start)
         ray.get(

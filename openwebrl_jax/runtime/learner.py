@@ -4,15 +4,18 @@ One process or several, one mesh, one update for both stages. `sft` and `grpo` a
 generators of (step, metrics): what they yield is written by the driver.
 """
 
+import contextlib
 import functools
+import os
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from openwebrl_jax.batch import feed, rows
 from openwebrl_jax.core import metrics, types
-from openwebrl_jax.learn import checkpoint, folder, hosts, loop, optim, setup
+from openwebrl_jax.learn import checkpoint, flops, folder, hosts, loop, optim, setup
 from openwebrl_jax.learn import state as states
 from openwebrl_jax.rollout import store
 from openwebrl_jax.runtime import cluster, demonstrate
@@ -28,6 +31,17 @@ class Learner:
 
     It knows the ledger (`runtime.queue`) and serving by their methods alone.
     """
+
+    def __init__(self, turns: contextlib.AbstractContextManager | None = None):
+        """`turns`: when the devices are its own, beside a sampler in this process.
+
+        None = always; serving is elsewhere.
+        """
+        self._turns = turns
+
+    def place(self) -> int:
+        """This host's place in its TPU slice, which numbers processes by it; else 0."""
+        return int(os.environ.get("TPU_WORKER_ID") or 0)
 
     def address(self) -> str:
         """Where the other processes of a learner can find this one."""
@@ -53,6 +67,8 @@ class Learner:
         self._policy = folder.read(Path(origin))
         self._feed = feed.make_feed(origin, config)
         self._update, self._state = setup.make(self._policy, config, self._feed.rule)
+        if self._turns is not None:
+            self._update = self._update.in_turns(self._turns)
         self._keeper = checkpoint.Checkpointer(
             self._workdir / "checkpoints", config.checkpoint.keep
         )
@@ -74,11 +90,14 @@ class Learner:
             )
             for step in range(self._done + 1, last + 1)
         )
+        watch, flops_done = metrics.Stopwatch(), 0.0
         for step, told in self._run(steps):
+            flops_done += told["learner/flops"]
             if step % every == 0 or step == last:
                 self._keeper.save(step, self._state, {})
             if step % _TOLD_EVERY == 0 or step == last:
-                yield step, told
+                yield step, told | self._utilisation(flops_done, watch.lap())
+                flops_done = 0.0
         self._keeper.wait()
 
     def connect(self, queue: Any, serving: Any) -> None:
@@ -109,6 +128,8 @@ class Learner:
                 "tokens_per_s": metrics.share(told["learner/tokens_trained"], busy_s),
                 "bubble_s": time.monotonic() - learnt_s,
             }
+            flops_done = told["learner/flops"] * told["learner/steps"]
+            told |= self._utilisation(flops_done, busy_s)
             yield iteration, told
         self._keeper.wait()
 
@@ -156,13 +177,35 @@ class Learner:
         ]
         tokens = sum(numbers.get("learner/tokens", 0.0) for numbers in told)
         spread = metrics.spread("staleness", ages)
-        return _mean(told) | spread | {"learner/tokens_trained": tokens}
+        return _mean(told) | {
+            **spread,
+            "learner/tokens_trained": tokens,
+            "learner/steps": len(told),
+        }
 
     def _run(self, steps: Iterable[loop.Step]) -> Iterator[tuple[Any, dict]]:
         """Takes the steps and yields (name, metrics); the state is kept up to date."""
+        done: dict[Any, float] = defaultdict(float)
+
+        def counted(name, batches):
+            for batch in batches:
+                done[name] += flops.of_update(
+                    self._policy.sizes,
+                    batch,
+                    train_vision=self._config.model.train_vision,
+                )
+                yield batch
+
+        steps = ((name, counted(name, part), rate) for name, part, rate in steps)
         for name, state, told in loop.run(self._state, steps, self._update):
             self._state = state
-            yield name, told
+            yield name, told | {"learner/flops": done.pop(name, 0.0)}
+
+    def _utilisation(self, done: float, busy_s: float) -> dict[str, float]:
+        """The share of what the devices can do; nothing where that is not known."""
+        wanted = self._config.cluster.peak_tflops, self._config.model.dtype
+        possible = flops.peak(*wanted) * busy_s
+        return {"mfu": done / possible} if possible else {}
 
     def _trajectories(
         self, groups: Sequence[types.Group]
@@ -184,7 +227,8 @@ class Learner:
 
     def _publish(self, version: int) -> None:
         """Serving has the version when this returns."""
-        self._serving.load(version, states.to_host(self._state.params))
+        give = states.to_host if self._turns is None else states.on_devices
+        self._serving.load(version, give(self._state.params))
         self._queue.acknowledged(version)
 
     def _keep(self, iteration: int, snapshot: bytes) -> None:

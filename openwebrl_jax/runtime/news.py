@@ -28,6 +28,7 @@ class News:
         self._queue, self._crew = cluster.Near(queue), crew
         self._serving = cluster.Near(crew.serving)
         asked = config.reward.judge
+        self._usd_per_hour = config.cluster.usd_per_hour
         self._has_judge = bool(asked.base_url or asked.workdir)
         self._played: deque[int] = deque(maxlen=_LENGTHS)
         self._trained: deque[int] = deque(maxlen=_LENGTHS)
@@ -46,6 +47,7 @@ class News:
         return {
             **_of_results(told.slots, seconds),
             **_of_use(new, seconds),
+            **_of_cost(told.slots, seconds, self._usd_per_hour),
             **self._of_lengths(told),
             **self._of_serving(seconds),
             **self._of_workers(told.slots),
@@ -119,6 +121,16 @@ def _of_results(slots: Any, seconds: float) -> dict[str, Any]:
         **{f"cause/{cause}": count for cause, count in causes.items()},
         **{f"format/{name}_turns": count for name, count in formats.items()},
     }
+
+
+def _of_cost(slots: Any, seconds: float, usd_per_hour: float) -> dict[str, Any]:
+    """What a success took of machines and judge; nothing where no price is set."""
+    valid = [slot for slot in slots if slot.reward.is_valid]
+    successes = sum(bool(score.is_success(slot.reward)) for slot in valid)
+    if not usd_per_hour or not successes:
+        return {}
+    judged = sum(slot.reward.spent.get("usd", 0.0) for slot in slots)
+    return {"usd_per_success": (usd_per_hour * seconds / 3600 + judged) / successes}
 
 
 def _of_use(new: Counter, seconds: float) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from the moment that `load` returns, and every reply says which one produced it.
 """
 
 import asyncio
+import contextlib
 from typing import Any
-
-import numpy as np
 
 from openwebrl_jax.core import types
 from openwebrl_jax.policy import sampler
@@ -16,9 +15,13 @@ from openwebrl_jax.policy import sampler
 class Serving:
     """Owns one Sampler. Methods are async: requests of many episodes are batched."""
 
-    async def start(self, config: Any, folder: str) -> types.SamplingRule:
+    def __init__(self, turns: contextlib.AbstractContextManager | None = None):
+        """`turns`: when the devices are its own; None = always."""
+        self._turns = turns
+
+    async def serve(self, config: Any, folder: str) -> types.SamplingRule:
         """Loads the checkpoint folder as version 0 and compiles the programs."""
-        self._sampler = sampler.make_sampler(folder, config)
+        self._sampler = sampler.make_sampler(folder, config, self._turns)
         await self._sampler.warm_up()
         return self._sampler.rule
 
@@ -30,8 +33,11 @@ class Serving:
         """Forgets what is kept for an episode."""
         await self._sampler.release(episode_id)
 
-    async def load(self, version: int, leaves: list[np.ndarray]) -> int:
-        """Swaps the weights between replies and acknowledges the version."""
+    async def load(self, version: int, leaves: list[Any]) -> int:
+        """Swaps the weights between replies and acknowledges the version.
+
+        The leaves are arrays in memory, or on the devices of this process.
+        """
         await self._sampler.load_leaves(version, leaves)
         return version
 

@@ -8,6 +8,7 @@ import ray.exceptions
 
 from openwebrl_jax.learn import hosts
 from openwebrl_jax.runtime import cluster
+from openwebrl_jax.runtime.colocated import Colocated
 from openwebrl_jax.runtime.learner import Learner
 
 _NOTICED_S = 30.0  # by then a death has come to light
@@ -18,17 +19,29 @@ class Team:
 
     def __init__(self, config: Any):
         count = config.cluster.learner_processes
-        self._actors = [cluster.actor(Learner, config, "learner") for _ in range(count)]
+        is_colocated = config.cluster.colocated and config.stage == "grpo"
+        kind = Colocated if is_colocated else Learner
+        self._actors = [cluster.actor(kind, config, "learner") for _ in range(count)]
         self._following: list[Any] = []
 
     def start(self, *arguments: Any) -> list[Any]:
         """Begins `Learner.start` in all; references to what they return."""
-        first, count = self._actors[0], len(self._actors)
-        address: Any = ray.get(first.address.remote()) if count > 1 else ""
+        count = len(self._actors)
+        address: Any = ""
+        if count > 1:
+            places = ray.get([actor.place.remote() for actor in self._actors])
+            pairs = zip(places, self._actors, strict=True)
+            self._actors = [a for _, a in sorted(pairs, key=lambda pair: pair[0])]
+            address = ray.get(self.first.address.remote())
         return [
             actor.start.remote(*arguments, hosts.Seat(index, count, address))
             for index, actor in enumerate(self._actors)
         ]
+
+    @property
+    def first(self) -> Any:
+        """The actor that is talked to."""
+        return self._actors[0]
 
     def call(self, name: str, *arguments: Any) -> Any:
         """What the first one returns of a method that all run."""

@@ -38,6 +38,7 @@ def run(config: Any, workdir: str) -> None:
     with checks.held(workdir):
         cluster.start(config)
         try:
+            cluster.check_room(config)
             if config.stage == "sft":
                 sft(config, workdir, origin)
             else:
@@ -58,6 +59,7 @@ def check(config: Any, workdir: str) -> str:
         )
     build.check(config)
     cluster.check(config)
+    cluster.check_room(config)
     origin = folder.find(
         config.init_from or config.model.path, command=config.init_command
     )
@@ -138,7 +140,9 @@ def _grpo(
 ) -> str:
     """One life of the RL stage, until it is done or an actor dies."""
     start = learner.start(config, workdir, origin)
-    if crew.serving is None:
+    if config.cluster.colocated:
+        crew.serve(origin, config, learner.first)
+    elif crew.serving is None:
         crew.serve(origin, config)
     done, snapshot = ray.get(start)[0]
     ray.get(queue.start.remote(config, workdir, snapshot, done))

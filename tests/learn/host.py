@@ -21,6 +21,8 @@ def main(index: int, port: str, folder: str) -> None:
     from tests.learn import toys
 
     assert toys.jax.device_count() == 8 and toys.jax.local_device_count() == 4
+    # A GPU job's process keeps all that it was given, whatever SLURM says.
+    assert toys.jax.config.values["jax_cuda_visible_devices"] == "all"
     _, update, tx = toys.make_programs(toys.make_mesh(fsdp=8))
     state = states.init_state(toys.make_params()[1], tx, update.mesh)
     keeper = checkpoint.Checkpointer(folder, keep=2)

@@ -14,11 +14,19 @@ from tests import conftest
 from tests.learn import host, toys
 
 FLAG = "--xla_force_host_platform_device_count="
+SLURM = {  # as they are in every process of a job
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_NODELIST": "gpu-[1-2]",
+    "SLURM_NTASKS": "2",
+    "SLURM_PROCID": "0",
+    "SLURM_LOCALID": "0",
+    "SLURM_STEP_NUM_NODES": "2",
+}
 
 
 def start(folder, **env):
     port = hosts.free_port()
-    env = {**os.environ, "XLA_FLAGS": f"{conftest.QUICK} {FLAG}4", **env}
+    env = {**os.environ, "XLA_FLAGS": f"{conftest.QUICK} {FLAG}4", **SLURM, **env}
     return [
         subprocess.Popen(
             [sys.executable, "-m", "tests.learn.host", str(i), str(port), str(folder)],

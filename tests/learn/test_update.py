@@ -290,3 +290,21 @@ def test_a_tokens_logp_comes_from_the_token_before():
     np.testing.assert_allclose(got, np.log(0.9), rtol=1e-5)
     shifted = successor_logps([3, 4, 5, 3], batch.loss_index_BN[0], index_shift=1)
     assert not np.allclose(shifted, np.log(0.9))
+
+
+def test_programs_in_turns_end_before_the_next_ones_turn(learner, rows):
+    """The numbers are the same, and what comes out is there when the turn is over."""
+    params, update = learner
+    turns = []
+
+    class Turn:
+        def __enter__(self):
+            turns.append("begins")
+
+        def __exit__(self, *_):
+            turns.append("ends")
+
+    (batch,) = toys.make_batches(rows, 8, LENGTH, LOSS_TOKENS)
+    told = update.in_turns(Turn()).logps(params, batch)
+    assert turns == ["begins", "ends"]
+    np.testing.assert_array_equal(told, update.logps(params, batch))

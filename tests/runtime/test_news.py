@@ -1,5 +1,6 @@
 """The shares of what became of episodes sum to 1."""
 
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -46,3 +47,17 @@ def test_an_unread_verdict_is_the_judges():
     assert told["rollout/success"] == 1.0
     assert told["rollout/void_frac"] == pytest.approx(2 / 3)
     assert told["cause/judge_unparseable"] == told["cause/dns"] == 1
+
+
+def billed(slot, usd):
+    reward = dataclasses.replace(slot.reward, spent={"usd": usd})
+    return dataclasses.replace(slot, reward=reward)
+
+
+def test_a_success_costs_its_share_of_machines_and_judge():
+    """Half an hour at 4 USD and two bills of 0.25, for two successes."""
+    won = [billed(moves.result(0, 1.0), 0.25), moves.result(1, 1.0)]
+    lost = [moves.result(2, 0.0), billed(moves.result(3, None, Cause.DNS), 0.25)]
+    assert news._of_cost(won + lost, 1800.0, 4.0) == {"usd_per_success": 1.25}
+    assert news._of_cost(won + lost, 1800.0, 0.0) == {}  # no price, no number
+    assert news._of_cost(lost, 1800.0, 4.0) == {}  # no success

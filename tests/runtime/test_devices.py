@@ -1,0 +1,129 @@
+"""Devices are split before anything starts; what finds no room is one clear line."""
+
+import pytest
+
+from configs import grpo_short, mt_sft
+from openwebrl_jax.core import checks
+from openwebrl_jax.runtime import cluster, devices
+
+
+def config_of(module=grpo_short, **settings):
+    config = module.get_config("tiny")
+    config.cluster.platform = ""
+    config.rollout.workers = 4
+    for key, value in settings.items():
+        config.cluster[key] = value
+    return config
+
+
+def gpus(*counts):
+    return [{"CPU": 8.0, "GPU": float(count)} for count in counts]
+
+
+CPUS = {"CPU": 32.0, "browser": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "each"),
+    [
+        ({}, gpus(8), 7),  # all but serving's
+        ({"serving_devices": 2}, gpus(8), 6),
+        ({"colocated": True}, gpus(1), 1),
+        ({"colocated": True}, gpus(8), 8),
+        ({"learner_processes": 2}, [*gpus(8, 8), CPUS], 7),
+        ({"learner_processes": 2}, [*gpus(8, 8, 1), CPUS], 8),
+        ({"learner_processes": 2}, gpus(8), 3),
+        ({"learner_devices": 4}, gpus(8), 4),
+        ({}, [{"TPU": 8.0}], 4),  # a process has 1, 2, 4 or 8 chips
+        (
+            {"learner_processes": 2},
+            [{"TPU": 4.0, "learner": 1.0}] * 2 + [{"TPU": 4.0, "serving": 1.0}, CPUS],
+            4,
+        ),
+    ],
+)
+def test_the_learner_gets_what_serving_leaves(settings, nodes, each):
+    config = config_of(**settings)
+    assert devices.learner_devices(config, nodes) == each
+    assert devices.check(config, nodes) == each * config.cluster.learner_processes
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "told"),
+    [
+        ({}, gpus(1), ("1 GPU", "config.cluster.colocated=True")),
+        ({"learner_devices": 8}, gpus(8), ("8 GPU", "learner_devices")),
+        ({"learner_devices": 8, "serving_devices": 1}, gpus(8, 0), ("serving finds",)),
+        ({"learner_processes": 3, "learner_devices": 4}, gpus(8, 2), ("3 learner",)),
+        ({"learner_devices": 3}, [{"TPU": 8.0}], ("3 TPU chips", "(1, 2, 4, 8)")),
+        ({}, [CPUS], ("no node of that cluster has a GPU or TPU", "platform='cpu'")),
+        ({}, [*gpus(8), CPUS | {"browser": 3.0}], ("workers=4", "3 browser")),
+        # Devices that only the learner's nodes have are not serving's.
+        ({}, [{"GPU": 8.0, "serving": 1.0}], ()),
+        ({}, [{"TPU": 4.0, "learner": 1.0}, CPUS | {"serving": 1.0}], ("no room",)),
+    ],
+)
+def test_what_finds_no_room_is_refused(settings, nodes, told):
+    config = config_of(**settings)
+    if not told:
+        assert devices.check(config, nodes) == 7
+        return
+    with pytest.raises(ValueError) as caught:
+        devices.check(config, nodes)
+    assert all(part in str(caught.value) for part in told), caught.value
+    assert "\n" not in str(caught.value)
+
+
+def test_sft_needs_no_room_for_serving_or_browsers():
+    nodes = [*gpus(1), CPUS | {"browser": 1.0}]
+    assert devices.check(config_of(mt_sft), nodes) == 1
+
+
+def test_a_judge_of_our_own_needs_devices_too():
+    config = config_of(serving_devices=2)
+    config.reward.judge.workdir = "runs/judge"
+    assert devices.learner_devices(config, gpus(8)) == 4
+
+
+def test_what_actors_ask_for():
+    """Labels where nodes offer them, devices where the platform has any."""
+    config = config_of()
+    nodes = [{"GPU": 8.0, "learner": 1.0, "serving": 1.0}, CPUS]
+    assert devices.needs(config, "learner", nodes) == {"learner": 1, "GPU": 7}
+    assert devices.needs(config, "serving", nodes) == {"serving": 1, "GPU": 1}
+    assert devices.needs(config, "browser", nodes) == {"browser": 1}
+    assert devices.needs(config, "ledger", nodes) == {}
+    config.cluster.platform = "cpu"
+    assert devices.needs(config, "learner", nodes) == {"learner": 1}
+    assert devices.needs(config, "learner", [{}]) == {}
+
+
+def test_this_machines_devices(monkeypatch):
+    monkeypatch.setattr(cluster, "accelerators", lambda: ("gpu", 4))
+    config = config_of()
+    assert cluster.options(config, "learner")["num_gpus"] == 3
+    assert cluster.options(config, "serving")["num_gpus"] == 1
+    asked = cluster.options(config, "browser")
+    assert "num_gpus" not in asked and "resources" not in asked
+    assert asked["runtime_env"]["env_vars"]["JAX_PLATFORMS"] == "cpu"
+    monkeypatch.setattr(cluster, "accelerators", lambda: ("tpu", 8))
+    assert cluster.options(config, "learner")["resources"] == {"TPU": 4}
+
+
+def test_a_mesh_that_does_not_fit_the_devices_is_refused(monkeypatch):
+    monkeypatch.setattr(cluster, "accelerators", lambda: ("gpu", 8))
+    config = config_of()
+    config.mesh.tp = 2
+    with pytest.raises(ValueError, match="learner's 7 devices"):
+        cluster.check_room(config)
+    config.cluster.learner_devices = 4
+    cluster.check_room(config)
+
+
+def test_processes_that_could_not_read_each_others_weights():
+    config = config_of(colocated=True, learner_processes=2)
+    with pytest.raises(ValueError, match="learner_processes=2; wanted 1"):
+        checks.check_config(config, look_at_disk=False)
+    config = config_of(serving_devices=0)
+    with pytest.raises(ValueError, match="serving_devices=0"):
+        checks.check_config(config, look_at_disk=False)
