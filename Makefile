@@ -34,7 +34,7 @@ test-apps: setup-test  ## drives three real web applications; see runs/apps
 	$(PYTHON) -m pytest -m apps tests/apps $(ARGS)
 
 test-long: setup-test  ## what takes minutes: a learner of two processes, one killed
-	$(PYTHON) -m pytest -m long tests/learn tests/runtime $(ARGS)
+	$(PYTHON) -m pytest -m long tests/learn tests/runtime tests/evals $(ARGS)
 
 check: setup-test  ## lint, format and types, nothing run
 	$(PYTHON) -m ruff check .
