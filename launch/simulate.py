@@ -37,8 +37,11 @@ def main() -> None:
     asked = {
         name: flag.value for name, flag in _SIZES.items() if flag.value is not None
     }
-    if asked.get("judge") and not had.judge:
-        raise ValueError(f"--judge={asked['judge']}: the run had no judge of its own")
+    if bool(asked.get("judge", had.judge)) != bool(had.judge):
+        raise ValueError(
+            f"--judge={asked['judge']}; a judge of the run's own had {had.judge} "
+            "devices: with another judge it is another run"
+        )
     sizes = dataclasses.replace(had, **asked)
     columns = {
         "run, measured": (had, told.measured),

@@ -14,17 +14,16 @@ What is assumed:
   length of episodes, share of voids and of kept groups are the run's.
 """
 
-import heapq
 import itertools
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 import numpy as np
 
 from openwebrl_jax.core import metrics, types
 from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.evals import clock as clocks
 from openwebrl_jax.rollout import books, events, ledger
 
 _GATHER_S = 0.004  # an idle sampler waits so long for company, see policy.batcher
@@ -136,8 +135,8 @@ def simulate(
         loop.clock.start(loop.browser(f"browser-{number}"))
     loop.clock.run(lambda: len(loop.marks) > skip + updates)
     books.check(loop.state)
-    total = loop.marks[skip + updates]
-    total.subtract(loop.marks[skip])
+    total, before = loop.marks[skip + updates], loop.marks[skip]
+    total = defaultdict(float, {k: v - before.get(k, 0.0) for k, v in total.items()})
     share, seconds = metrics.share, total["clock_s"]
     held_s, wait_s = total["held_s"], total["wait_s"]
     learner_s = total["learner_s"] + total["starved_s"]
@@ -171,45 +170,13 @@ def cost(
     return spent | ({"usd": usd} if usd_per_device_hour else {})
 
 
-_Gate = deque  # of processes that wait for something
-_Process = Iterator[Any]  # it yields seconds to wait, or a gate to wait at
-
-
-class _Clock:
-    """Owns the simulated time and the processes that wait for it."""
-
-    def __init__(self):
-        self.now_s = 0.0
-        self._due: list[tuple[float, int, _Process]] = []
-        self._order = itertools.count()  # of what is due at one time
-
-    def start(self, process: _Process, after_s: float = 0.0) -> None:
-        due = self.now_s + after_s, next(self._order), process
-        heapq.heappush(self._due, due)
-
-    def wake(self, gate: _Gate, most: int | None = None) -> None:
-        for _ in range(len(gate) if most is None else min(most, len(gate))):
-            self.start(gate.popleft())
-
-    def run(self, is_over: Callable[[], bool]) -> None:
-        while not is_over():
-            if not self._due:
-                raise RuntimeError("nothing is due: the twin has come to a standstill")
-            self.now_s, _, process = heapq.heappop(self._due)
-            wanted = next(process)
-            if isinstance(wanted, deque):
-                wanted.append(process)
-            else:
-                self.start(process, wanted)
-
-
 @dataclass(slots=True, eq=False)
 class _Request:
     """A turn before the sampler."""
 
     left: int  # steps
     version: int = -1  # -1 = it has not spoken
-    done: _Gate = field(default_factory=deque)
+    done: clocks.Gate = field(default_factory=deque)
 
 
 class _Loop:
@@ -217,7 +184,7 @@ class _Loop:
 
     def __init__(self, fit: Fit, sizes: Sizes, seed: int, efficiency: float):
         self._fit, self._seed = fit, seed
-        self.clock = _Clock()
+        self.clock = clocks.Clock()
         had = fit.sizes
         self._speed = {
             name: 1.0
@@ -239,8 +206,9 @@ class _Loop:
                 advantage="mean",
             )
         )
-        self.marks = [Counter()]  # running totals, at the start and after each update
-        self._totals = Counter()
+        # Running totals, at the start and after each update.
+        self.marks: list[dict[str, float]] = [{}]
+        self._totals: dict[str, float] = defaultdict(float)
         self._running = 0  # leases
         self._version = 0
         self._queue: deque[_Request] = deque()
@@ -250,7 +218,7 @@ class _Loop:
         self._free, self._work = deque(), deque()
         self._fed, self._swapped = deque(), deque()
 
-    def browser(self, name: str) -> _Process:
+    def browser(self, name: str) -> clocks.Process:
         """Plays lease after lease, as a context of `runtime.worker` does."""
         fit, clock, totals = self._fit, self.clock, self._totals
         while True:
@@ -262,7 +230,7 @@ class _Loop:
             since_s = clock.now_s
             self._run(+1)
             draw = self._draw(1, lease.ordinal, lease.slot, lease.attempt)
-            episode = fit.episodes[draw.integers(len(fit.episodes))]
+            episode = fit.episodes[int(draw.integers(len(fit.episodes)))]
             part_s = episode.env_s / (len(episode.tokens) + 1)
             yield part_s
             versions = []
@@ -284,7 +252,7 @@ class _Loop:
             self._finish(lease, episode, versions)
             totals["wait_s"] += clock.now_s - since_s
 
-    def sampler(self) -> _Process:
+    def sampler(self) -> clocks.Process:
         """Steps with all rows inside, as `policy.batcher` and `speaker` do."""
         fit, clock = self._fit, self.clock
         inside: list[_Request] = []
@@ -312,7 +280,7 @@ class _Loop:
                     clock.wake(request.done)
             inside = [request for request in inside if request.left]
 
-    def learner(self) -> _Process:
+    def learner(self) -> clocks.Process:
         """Takes groups and makes versions, as `runtime.learner` does."""
         fit, clock, totals = self._fit, self.clock, self._totals
         for number in itertools.count(1):
@@ -323,7 +291,7 @@ class _Loop:
             ordinals = found[0]["ordinals"]
             totals["starved_s"] += clock.now_s - since_s
             draw = self._draw(2, number)
-            update = fit.updates[draw.integers(len(fit.updates))]
+            update = fit.updates[int(draw.integers(len(fit.updates)))]
             busy_s = update.busy_s / self._speed["learner"]
             yield busy_s
             totals["learner_s"] += busy_s
@@ -392,7 +360,7 @@ class _Loop:
 
     def _mark(self) -> None:
         self._note_leases()
-        self.marks.append(self._totals.copy())
+        self.marks.append(dict(self._totals))
 
 
 def _task_at(number: int) -> types.Task:

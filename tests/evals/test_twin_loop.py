@@ -229,7 +229,7 @@ def test_the_twin_foretells_runs_that_it_was_not_fitted_on(
     fit, faults = runs["fitted"].fit, []
     assert runs["fitted"].is_row_known
     for name, real in runs.items():
-        told = twin.figures(twin.simulate(fit, real.fit.sizes, seed=0))
+        told = twin.figures(twin.simulate(fit, real.fit.sizes, seed=0, updates=200))
         for key, wanted in twin.figures(real.measured).items():
             off, most = told[key] - wanted, 0.25 if key == "staleness" else 0.15
             if "_per_" in key:
