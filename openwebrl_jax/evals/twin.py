@@ -138,18 +138,18 @@ def simulate(
     total, before = loop.marks[skip + updates], loop.marks[skip]
     total = defaultdict(float, {k: v - before.get(k, 0.0) for k, v in total.items()})
     share, seconds = metrics.share, total["clock_s"]
-    held_s, wait_s = total["held_s"], total["wait_s"]
+    in_flight = share(total["lease_s"], seconds)
     learner_s = total["learner_s"] + total["starved_s"]
     return Prediction(
         steps_per_s=share(total["turns"], seconds),
         updates_per_min=share(60.0 * updates, seconds),
-        browser_idle=share(wait_s, held_s + wait_s),
+        browser_idle=max(0.0, 1.0 - in_flight / sizes.browsers),
         sampler_idle=max(0.0, 1.0 - share(total["sampler_s"], seconds)),
         learner_idle=share(total["starved_s"], learner_s),
         staleness=share(total["ages"], total["aged"]),
         episodes_per_s=share(total["episodes"], seconds),
-        episode_s=share(held_s, total["episodes"]),
-        in_flight=share(total["lease_s"], seconds),
+        episode_s=share(total["held_s"], total["episodes"]),
+        in_flight=in_flight,
         counts=books.counts(loop.state),
     )
 
@@ -222,11 +222,9 @@ class _Loop:
         """Plays lease after lease, as a context of `runtime.worker` does."""
         fit, clock, totals = self._fit, self.clock, self._totals
         while True:
-            since_s = clock.now_s
             while (lease := self._lease(name)) is None:
                 yield self._free
             clock.wake(self._free, 1)  # there may be more
-            totals["wait_s"] += clock.now_s - since_s
             since_s = clock.now_s
             self._run(+1)
             draw = self._draw(1, lease.ordinal, lease.slot, lease.attempt)
@@ -247,10 +245,8 @@ class _Loop:
             totals["held_s"] += clock.now_s - since_s
             totals["episodes"] += 1
             totals["turns"] += len(versions)
-            since_s = clock.now_s
             yield fit.report_s
             self._finish(lease, episode, versions)
-            totals["wait_s"] += clock.now_s - since_s
 
     def sampler(self) -> clocks.Process:
         """Steps with all rows inside, as `policy.batcher` and `speaker` do."""
