@@ -70,7 +70,10 @@ def main() -> None:
 
 
 def _simulate(fit: twin.Fit, sizes: twin.Sizes) -> twin.Prediction:
-    return twin.simulate(fit, sizes, _SEED.value, efficiency=_EFFICIENCY.value)
+    updates = max(20, 800 // fit.groups)  # few groups leave much to chance
+    return twin.simulate(
+        fit, sizes, _SEED.value, updates=updates, efficiency=_EFFICIENCY.value
+    )
 
 
 if __name__ == "__main__":

@@ -69,7 +69,8 @@ def read(workdir: str | Path) -> Fitted:
     if config["stage"] != "grpo":
         raise ValueError(f"{workdir} is of stage {config['stage']!r}; wanted grpo")
     records = _steady(metrics.read(workdir / "metrics.jsonl"), config, workdir)
-    episodes, waits = _episodes(workdir)
+    steady = range(records[0]["step"] - 1, records[-1]["step"])
+    episodes, waits = _episodes(workdir, steady)
     speech = _speech(records, episodes, waits)
     leases = _sum(records, "rollout/episodes")
     of_waits_s = float(sum(column.mean() for column in waits[:4]))
@@ -136,13 +137,23 @@ def _cycle_s(record: Mapping[str, Any]) -> float:
     return sum(record[name] for name in names)
 
 
+def _lap_s(record: Mapping[str, Any]) -> float:
+    rate = record["episodes_per_s"]
+    return record["rollout/episodes"] / rate if rate else _cycle_s(record)
+
+
 def _figures(records: Records) -> twin.Figures:
-    """What was measured, in the way in which the twin counts."""
-    cycles_s = np.array([_cycle_s(record) for record in records])
+    """What was measured, in the way in which the twin counts.
+
+    The driver does not look at the same moments as the learner: rates that it tells
+    are weighted by its own laps.
+    """
+    cycles_s = sum(_cycle_s(record) for record in records)
+    laps_s = [_lap_s(record) for record in records]
 
     def mean(name: str) -> float:
         values = [record.get(name, 0.0) for record in records]
-        return float(np.average(values, weights=cycles_s))
+        return float(np.average(values, weights=laps_s))
 
     held_s = _held_s(records)
     waited_s = _sum(records, "rollout/episodes", "browser/lease_wait_s")
@@ -150,7 +161,7 @@ def _figures(records: Records) -> twin.Figures:
     starved_s = _sum(records, "learner/wait_batch_s")
     return twin.Figures(
         steps_per_s=mean("env_steps_per_s"),
-        updates_per_min=60.0 * len(records) / float(cycles_s.sum()),
+        updates_per_min=60.0 * len(records) / cycles_s,
         browser_idle=metrics.share(waited_s, held_s + waited_s),
         sampler_idle=mean("sampler/idle_frac"),
         learner_idle=metrics.share(starved_s, starved_s + busy_s),
@@ -171,12 +182,18 @@ def _held_s(records: Records) -> float:
 
 
 def _report_s(records: Records) -> float:
-    """An older run does not tell: its shortest waits are hardly more than that."""
-    if any("browser/report_s" in record for record in records):
-        told = _sum(records, "browser/report_s", "rollout/episodes")
-        return told / _sum(records, "rollout/episodes")
+    """Between an episode and the next lease where nobody waits for admission.
+
+    The shortest waits are that, unless admission always binds: at most twice the
+    report, as asking for a lease costs no more. An older run does not tell reports.
+    """
     waits_s = [r["browser/lease_wait_s"] for r in records if "browser/busy_frac" in r]
-    return float(np.quantile(waits_s, 0.1)) if waits_s else 0.0
+    least_s = float(np.quantile(waits_s, 0.1)) if waits_s else 0.0
+    if not any("browser/report_s" in record for record in records):
+        return least_s
+    told = [record for record in records if "browser/report_s" in record]
+    report_s = _sum(told, "browser/report_s", "rollout/episodes")
+    return min(least_s, 2 * report_s / _sum(told, "rollout/episodes"))
 
 
 def _kept(records: Records) -> float:
@@ -185,13 +202,17 @@ def _kept(records: Records) -> float:
     return metrics.share(_sum(told, "rollout/mixed", "rollout/episodes"), whole)
 
 
-def _episodes(workdir: Path) -> tuple[list[twin.Episode], _Waits]:
-    """Some of the stored episodes: their names are hashes, so any are a fair sample."""
-    names = store.listing(workdir / store.FOLDER)
+def _episodes(workdir: Path, steady: range) -> tuple[list[twin.Episode], _Waits]:
+    """Some of the stored episodes that only steady versions of the policy have played.
+
+    Their names are hashes, so the first ones are a fair sample.
+    """
     episodes, rows = [], []
-    for name in names[:: max(1, len(names) // _MOST)]:
+    for name in store.listing(workdir / store.FOLDER):
         trajectory, reward = store.load(workdir / store.FOLDER, name)
         waits, turns = trajectory.waits, trajectory.turns
+        if any(turn.version not in steady for turn in turns):
+            continue
         episodes.append(
             twin.Episode(
                 env_s=waits.env_s,
@@ -202,8 +223,10 @@ def _episodes(workdir: Path) -> tuple[list[twin.Episode], _Waits]:
         )
         row = waits.env_s, waits.sampler_s, waits.sampler_queue_s, waits.judge_s
         rows.append((*row, len(turns)))
+        if len(rows) == _MOST:
+            break
     if not any(row[-1] for row in rows):
-        raise ValueError(f"{workdir / store.FOLDER} has no episode with a turn to fit")
+        raise ValueError(f"{workdir / store.FOLDER} has no episode to fit")
     return episodes, _Waits(*np.array(rows, np.float64).T)
 
 

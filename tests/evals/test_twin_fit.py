@@ -41,6 +41,7 @@ def record(step):
         "staleness/mean": 0.5,
         "rollout/episodes": 6,
         "rollout/mixed": 0.25,
+        "episodes_per_s": 0.6,
         "env_steps_per_s": 1.2,
         "browser/busy_frac": 0.8,
         "browser/lease_wait_s": 2.0,
@@ -59,9 +60,13 @@ def workdir(tmp_path, episodes):
     checks.keep_config(tmp_path, config)
     write(tmp_path, [record(step) for step in range(1, 13)])
     waits = types.Waits(env_s=3.0, sampler_s=1.6, sampler_queue_s=0.2, judge_s=0.5)
-    for trajectory, reward in episodes:
+    early, late = episodes[0], episodes[1]  # not of the steady part
+    played = [(each, 5) for each in episodes] + [(early, 1), (late, 10)]
+    for (trajectory, reward), version in played:
         turns = tuple(
-            dataclasses.replace(turn, response_ids=(5,) * 8, logprobs=(-1.0,) * 8)
+            dataclasses.replace(
+                turn, response_ids=(5,) * 8, logprobs=(-1.0,) * 8, version=version
+            )
             for turn in trajectory.turns
         )
         trajectory = dataclasses.replace(trajectory, turns=turns, waits=waits)
@@ -93,7 +98,7 @@ def test_a_run_is_fitted_by_hand(workdir):
     assert fit.kept == pytest.approx(0.25)
     # 8 s with a lease, of which 3 + 1.6 + 0.2 + 0.5 are known.
     assert fit.extra_s == pytest.approx(2.7)
-    assert fit.report_s == pytest.approx(0.01)
+    assert fit.report_s == pytest.approx(0.02)
     assert sorted(len(episode.tokens) for episode in fit.episodes) == [0, 1, 2, 6]
     assert sum(episode.is_valid for episode in fit.episodes) == 3
     # With two rows inside and 0.6 of the time busy, two thirds of four steps to go.
