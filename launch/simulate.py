@@ -60,13 +60,9 @@ def main() -> None:
         print(f"{key:24}{cells}")
     if not told.is_row_known:
         print("not known: what a further row costs the sampler; it is taken as 0")
-    names = ("measured", "twin", "asked")
-    print(
-        json.dumps(
-            dict(zip(names, tables.values(), strict=True))
-            | {"updates_fitted": told.updates, "is_row_known": told.is_row_known}
-        )
-    )
+    named = dict(zip(("measured", "twin", "asked"), tables.values(), strict=True))
+    about = {"updates_fitted": told.updates, "is_row_known": told.is_row_known}
+    print(json.dumps(named | about))
 
 
 def _simulate(fit: twin.Fit, sizes: twin.Sizes) -> twin.Prediction:
