@@ -71,12 +71,12 @@ def read(workdir: str | Path) -> Fitted:
     records = _steady(metrics.read(workdir / "metrics.jsonl"), config, workdir)
     steady = range(records[0]["step"] - 1, records[-1]["step"])
     episodes, waits = _episodes(workdir, steady)
-    speech = _speech(records, episodes, waits)
+    sizes, speech = _sizes(config, records[-1]), _speech(records, episodes, waits)
     leases = _sum(records, "rollout/episodes")
     of_waits_s = float(sum(column.mean() for column in waits[:4]))
     return Fitted(
         fit=twin.Fit(
-            sizes=_sizes(config, records[-1]),
+            sizes=sizes,
             group=config["algo.group"],
             groups=config["algo.groups"],
             slots=config["sample.slots"],
@@ -91,7 +91,7 @@ def read(workdir: str | Path) -> Fitted:
             extra_s=max(0.0, _held_s(records) / leases - of_waits_s),
             report_s=_report_s(records),
         ),
-        measured=_figures(records),
+        measured=_figures(records, sizes.browsers),
         updates=len(records),
         iterations=config["algo.iterations"],
         is_row_known=speech.is_row_known,
@@ -142,11 +142,12 @@ def _lap_s(record: Mapping[str, Any]) -> float:
     return record["rollout/episodes"] / rate if rate else _cycle_s(record)
 
 
-def _figures(records: Records) -> twin.Figures:
+def _figures(records: Records, browsers: int) -> twin.Figures:
     """What was measured, in the way in which the twin counts.
 
     The driver does not look at the same moments as the learner: rates that it tells
-    are weighted by its own laps.
+    are weighted by its own laps. A context that never gets a lease is idle too, which
+    no worker tells: hence by the leases that there were.
     """
     cycles_s = sum(_cycle_s(record) for record in records)
     laps_s = [_lap_s(record) for record in records]
@@ -155,14 +156,13 @@ def _figures(records: Records) -> twin.Figures:
         values = [record.get(name, 0.0) for record in records]
         return float(np.average(values, weights=laps_s))
 
-    held_s = _held_s(records)
-    waited_s = _sum(records, "rollout/episodes", "browser/lease_wait_s")
+    in_flight = _held_s(records) / sum(laps_s)
     busy_s = _sum(records, "learner/busy_s")
     starved_s = _sum(records, "learner/wait_batch_s")
     return twin.Figures(
         steps_per_s=mean("env_steps_per_s"),
         updates_per_min=60.0 * len(records) / cycles_s,
-        browser_idle=metrics.share(waited_s, held_s + waited_s),
+        browser_idle=max(0.0, 1.0 - in_flight / browsers),
         sampler_idle=mean("sampler/idle_frac"),
         learner_idle=metrics.share(starved_s, starved_s + busy_s),
         staleness=_sum(records, "staleness/mean") / len(records),
@@ -245,7 +245,7 @@ def _speech(
     if not steps:
         tokens = float(np.mean([n for episode in episodes for n in episode.tokens]))
         count = 1.0 + tokens / _CHUNK
-        figures = _figures(records)
+        figures = _figures(records, 1)
         idle = min(max(figures.sampler_idle, 0.01), 0.99)
         inside_s = min(-np.log(idle) / max(figures.steps_per_s, 1e-9), reply_s)
         beyond_s = float(reply_s - inside_s) + queue_s

@@ -56,7 +56,7 @@ def workdir(tmp_path, episodes):
     config = grpo_short.get_config("tiny")
     config.algo.iterations = 12
     config.algo.groups = config.algo.group = 2
-    config.rollout.workers = 2
+    config.rollout.workers, config.rollout.contexts = 2, 3
     checks.keep_config(tmp_path, config)
     write(tmp_path, [record(step) for step in range(1, 13)])
     waits = types.Waits(env_s=3.0, sampler_s=1.6, sampler_queue_s=0.2, judge_s=0.5)
@@ -82,7 +82,7 @@ def write(workdir, records):
 def test_a_run_is_fitted_by_hand(workdir):
     told = twin_fit.read(workdir)
     fit = told.fit
-    assert fit.sizes == twin.Sizes(browsers=24, eta=1, learner=8, sampler=1, judge=0)
+    assert fit.sizes == twin.Sizes(browsers=6, eta=1, learner=8, sampler=1, judge=0)
     assert told.updates == 8  # of 12, two at either end are not steady
     assert told.measured == twin.Figures(
         steps_per_s=pytest.approx(1.2),
@@ -152,7 +152,7 @@ def test_the_command_prints_a_table_and_json(workdir):
     *table, last = done.stdout.splitlines()
     told = json.loads(last)
     assert told["measured"]["updates_per_min"] == pytest.approx(6.0)
-    assert told["twin"]["browsers"] == 24 and told["twin"]["eta"] == 1
+    assert told["twin"]["browsers"] == 6 and told["twin"]["eta"] == 1
     assert told["asked"]["browsers"] == 48 and told["asked"]["staleness"] == 0.0
     assert told["asked"]["usd"] == pytest.approx(2 * told["asked"]["device_hours"])
     (row,) = [line.split() for line in table if line.startswith("learner_idle")]

@@ -39,7 +39,7 @@ SETTINGS = {
     "tasks.floor": 1.0,
     "agent.parse_failures": 3,
     "algo.group": 4,
-    "algo.iterations": 20,
+    "algo.iterations": 18,
     "sample.context_tokens": 512,
     "sample.prompt_buckets": (464,),
     "batch.lengths": (512,),
