@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _simulate(fit: twin.Fit, sizes: twin.Sizes) -> twin.Prediction:
-    updates = max(20, 800 // fit.groups)  # few groups leave much to chance
+    updates = max(20, 400 // fit.groups)  # few groups leave much to chance
     return twin.simulate(
         fit, sizes, _SEED.value, updates=updates, efficiency=_EFFICIENCY.value
     )

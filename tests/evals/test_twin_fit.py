@@ -40,7 +40,7 @@ def record(step):
         "bubble_s": 1.0,
         "staleness/mean": 0.5,
         "rollout/episodes": 6,
-        "rollout/mixed": 0.25,
+        "rollout/mixed": 0.5,
         "episodes_per_s": 0.6,
         "env_steps_per_s": 1.2,
         "browser/busy_frac": 0.8,
@@ -95,7 +95,7 @@ def test_a_run_is_fitted_by_hand(workdir):
     assert told.is_row_known
     assert (fit.step_s, fit.row_s) == (pytest.approx(STEP_S), pytest.approx(ROW_S))
     assert fit.steps == pytest.approx(4.0)  # 8 rows in 4 steps, 2 replies
-    assert fit.kept == pytest.approx(0.25)
+    assert fit.kept == pytest.approx(0.5)
     # 8 s with a lease, of which 3 + 1.6 + 0.2 + 0.5 are known.
     assert fit.extra_s == pytest.approx(2.7)
     assert fit.report_s == pytest.approx(0.02)
