@@ -33,8 +33,8 @@ test-apps: setup-test  ## drives three real web applications; see runs/apps
 	@scripts/setup-apps
 	$(PYTHON) -m pytest -m apps tests/apps $(ARGS)
 
-test-long: setup-test  ## what takes minutes: a learner of two processes, one killed
-	$(PYTHON) -m pytest -m long tests/launch tests/learn tests/runtime $(ARGS)
+test-long: setup-test  ## what takes minutes: two processes, two nodes, a twin beside its run
+	$(PYTHON) -m pytest -m long tests/evals tests/launch tests/learn tests/runtime $(ARGS)
 
 check: setup-test  ## lint, format and types, nothing run
 	$(PYTHON) -m ruff check .

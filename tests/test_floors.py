@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "learn": ("core", "models", "algos"),
     "runtime": ("core", "rollout", "policy", "batch", "learn"),
     "evals": ("core", "rollout.score", "rollout.store"),
+    "evals/twin.py": ("core", "rollout.books", "rollout.events", "rollout.ledger"),
 }
 
 # Outside package -> the places that may import it; a minus takes a place out again.

@@ -51,6 +51,11 @@ def join(seat: Seat) -> None:
         )
 
 
+def devices() -> int:
+    """How many there are in all processes."""
+    return jax.device_count()
+
+
 def is_first() -> bool:
     """True in the one process that writes and speaks for all."""
     return jax.process_index() == 0

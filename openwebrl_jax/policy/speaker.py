@@ -31,6 +31,11 @@ COUNTED: tuple[str, ...] = (
     "prefill_places",  # with padding
     "decode_places",  # reply tokens with padding, and what came after a reply's end
     "busy_s",
+    # Of the steps, from which their time as a function of the rows inside is fitted.
+    "steps",
+    "row_steps",  # rows inside, summed over steps
+    "row_steps_sq",  # their squares
+    "row_s",  # rows times seconds
 )
 
 
@@ -108,7 +113,7 @@ class Speaker:
         While most rows wait for their prompts, these go first for some chunks: a call
         of `decode` costs nearly the same for one row as for all.
         """
-        start_s = time.monotonic()
+        start_s, inside = time.monotonic(), len(self._lines)
         self._copy()
         if pieces := self._pieces():
             self._prefill(*pieces)
@@ -121,7 +126,12 @@ class Speaker:
         elif ready:
             self._held = 0
             self._decode(ready)
-        self._count("busy_s", time.monotonic() - start_s)
+        spent_s = time.monotonic() - start_s
+        self._count("busy_s", spent_s)
+        self._count("steps", 1)
+        self._count("row_steps", inside)
+        self._count("row_steps_sq", inside**2)
+        self._count("row_s", inside * spent_s)
 
     def drop(self) -> None:
         """Forgets all: the arrays may be gone with the program that failed."""

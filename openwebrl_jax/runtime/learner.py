@@ -119,6 +119,7 @@ class Learner:
             snapshot = self._queue.trained(iteration, ordinals, iteration)
             learnt_s = time.monotonic()
             self._publish(iteration)
+            published_s = time.monotonic()
             self._keep(iteration, snapshot)
             busy_s, wait_s = learnt_s - taken_s, taken_s - began_s
             told |= {
@@ -126,6 +127,8 @@ class Learner:
                 "learner/busy_s": busy_s,
                 "learner/idle_frac": metrics.share(wait_s, wait_s + busy_s),
                 "tokens_per_s": metrics.share(told["learner/tokens_trained"], busy_s),
+                "learner/publish_s": published_s - learnt_s,
+                "learner/devices": hosts.devices(),
                 "bubble_s": time.monotonic() - learnt_s,
             }
             flops_done = told["learner/flops"] * told["learner/steps"]

@@ -13,6 +13,8 @@ from openwebrl_jax.rollout import score
 from openwebrl_jax.runtime import cluster
 
 _LENGTHS = 4000  # newest episodes whose numbers of turns are compared
+# Sums over the sampler's steps, see policy.speaker; `evals.twin_fit` goes by them.
+_STEPS = ("replies", "busy_s", "steps", "row_steps", "row_steps_sq", "row_s")
 _WASTE = {
     Owner.SITE: "infra",
     Owner.INFRA: "infra",
@@ -84,6 +86,7 @@ class News:
             "sampler/idle_frac": max(0.0, 1 - metrics.share(stats["busy_s"], seconds)),
             "sampler/tokens_per_s": metrics.share(stats["reply_tokens"], seconds),
             "recompiles": self._compiled - before,
+            **{f"sampler/{name}": stats[name] for name in _STEPS},
         }
 
     def _of_workers(self, slots: Any) -> dict[str, Any]:
@@ -94,6 +97,7 @@ class News:
         told = {
             "browser/busy_frac": [busy_s / (busy_s + wait_s)] if leases else [],
             "browser/lease_wait_s": [wait_s / leases] if leases else [],
+            "browser/report_s": [total["report_s"] / leases] if leases else [],
         }
         if self._has_judge and leases:
             unread = [slot.reward.cause is Cause.JUDGE_UNPARSEABLE for slot in slots]

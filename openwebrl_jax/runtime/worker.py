@@ -21,7 +21,7 @@ from openwebrl_jax.rollout import build, ledger, score, store
 # A sampler that is gone fails every episode at once: they must not use up their tries.
 _CALM_S = 2.0
 
-COUNTED: tuple[str, ...] = ("busy_s", "wait_s", "judge_s", "leases")
+COUNTED: tuple[str, ...] = ("busy_s", "wait_s", "judge_s", "report_s", "leases")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +102,7 @@ class Worker:
             self._told["busy_s"] += since_s - leased_s
             self._told["leases"] += 1
             await queue.finish.remote(lease.ordinal, lease.slot, lease.attempt, record)
+            self._told["report_s"] += time.monotonic() - since_s
             if record.cause is Cause.SAMPLER_UNAVAILABLE:
                 await asyncio.sleep(_CALM_S)
 

@@ -142,6 +142,9 @@ async def test_a_warm_sampler_compiles_nothing(warm, png, make_params):
     stats = warm.stats()
     assert stats["replies"] > 80 and stats["compilations"] == before
     assert 0 < stats["prefilled_tokens"] < stats["prefill_places"]
+    steps, rows = stats["steps"], stats["row_steps"]
+    assert stats["replies"] < rows <= stats["row_steps_sq"]
+    assert 0 < steps <= rows and stats["busy_s"] <= stats["row_s"]
     assert warm.stats()["replies"] == 0
 
 
