@@ -88,7 +88,8 @@ async def test_a_start_that_hangs_is_a_crash_even_if_its_driver_does_not_stop(
     )
     monkeypatch.setattr(browser, "_heed_death", lambda driver: None)
     monkeypatch.setattr(browser, "LAUNCH_TIMEOUT_S", LIMIT_S)
+    pool = browser.Pool(config, {})
     with pytest.raises(Failure) as caught:
-        await asyncio.wait_for(browser.Browser.launch(config, None), 5.0)
+        await asyncio.wait_for(pool.start(), 5.0)
     assert caught.value.cause is Cause.BROWSER_CRASH
     assert own.wait(5) == -9
