@@ -314,16 +314,18 @@ def _is_starved(state: State) -> bool:
 
 
 def _lose(state: State, now_s: float, is_lost: Callable[[Place], bool]) -> list[Event]:
-    """Ends running leases as WORKER_LOST: each was a fault of the world."""
+    """Ends leases as faults of the world: WORKER_LOST, or no verdict once more."""
     found: list[Event] = []
-    running = [
+    held = [
         (entry.ordinal, slot, place)
         for entry in _open_groups(state)
         for slot, place in enumerate(entry.places)
-        if place.status is Status.RUNNING and is_lost(place)
+        if place.worker and is_lost(place)
     ]
-    for ordinal, slot, place in running:
-        record = closing.nothing(slot, Cause.WORKER_LOST)
+    for ordinal, slot, place in held:
+        is_judging = place.status is Status.AWAITING_JUDGE and place.record
+        record = place.record if is_judging else None
+        record = record or closing.nothing(slot, Cause.WORKER_LOST)
         lost = closing.spoil(state.limits, ordinal, slot, place, record)
         more = closing.then_close(state, [lost])
         more += cooldown.poisoned(state, now_s, more)

@@ -38,7 +38,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     """
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = path.read_bytes().splitlines(keepends=True)
     events = []
     for number, line in enumerate(lines, start=1):
         event = _event(line)
@@ -58,17 +58,17 @@ def _line(event: dict[str, Any]) -> str:
     return f"{zlib.crc32(text.encode()):08x} {text}\n"
 
 
-def _event(line: str) -> dict[str, Any] | None:
+def _event(line: bytes) -> dict[str, Any] | None:
     """The event of a line; None = the line is damaged."""
-    checksum, _, text = line.rstrip("\n").partition(" ")
-    is_whole = line.endswith("\n") and f"{zlib.crc32(text.encode()):08x}" == checksum
+    checksum, _, text = line.rstrip(b"\n").partition(b" ")
+    is_whole = line.endswith(b"\n") and b"%08x" % zlib.crc32(text) == checksum
     return json.loads(text) if is_whole else None
 
 
 def _drop_torn_line(path: Path) -> None:
+    """Cuts off a damaged last line; the file is never written anew, nor empty."""
     if not path.exists():
         return
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if whole != data:
-        path.write_bytes(whole)
+    lines = path.read_bytes().splitlines(keepends=True)
+    if lines and _event(lines[-1]) is None:
+        os.truncate(path, sum(map(len, lines[:-1])))

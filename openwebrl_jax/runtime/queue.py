@@ -100,7 +100,8 @@ class Queue:
         """Enters a result; its trajectory must be durable by now."""
         now_s = time.time()
         found = ledger.finish(self._state, now_s, ordinal, slot, attempt, record)
-        self._note(ordinal, record)
+        if found[-1]["kind"] != "duplicate":
+            self._note(ordinal, record)
         self._write(found)
 
     async def take(self, count: int) -> tuple[types.Group, ...]:

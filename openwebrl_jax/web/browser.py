@@ -119,7 +119,7 @@ class Browser:
                 pid = await _pid_of(session)
                 made = cls(driver, chromium, session, pid, home, config, proxy)
         except (Error, TimeoutError, KeyError) as error:
-            await driver.stop()
+            await _stop(driver, config.close_timeout_s)
             shutil.rmtree(home, ignore_errors=True)
             detail = f"{path} did not start: {error}"
             raise Failure(Cause.BROWSER_CRASH, detail) from error
@@ -310,6 +310,16 @@ def _heed_death(driver) -> None:
     transport.on_error_future.add_done_callback(
         lambda future: future.cancelled() or future.exception()
     )
+
+
+async def _stop(driver, limit_s: float) -> None:
+    """Stops a driver; one that hangs is killed, and its Chromium ends with it."""
+    try:
+        await asyncio.wait_for(driver.stop(), limit_s)
+    except (Error, TimeoutError) as error:
+        logging.warning("a driver did not stop: %s", error)
+        with contextlib.suppress(ProcessLookupError):  # it ended after all
+            driver.stop.__self__._client._transport._proc.kill()
 
 
 def _environment(home: str) -> dict[str, str | float | bool]:

@@ -31,6 +31,7 @@ def test_mean_and_rloo_by_hand():
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rewards", [(1.0, None, None, None), (1.0,), (-1.0, None)])
 def test_a_lone_valid_member_has_advantage_zero(mode, rewards):
+    """R02."""
     got = advantages.advantages(rewards, mode)
     assert got[0] == 0.0
     assert all(value is None for value in got[1:])
@@ -64,6 +65,7 @@ def test_equal_rewards_are_compared_and_not_their_std():
 @settings(deadline=None, max_examples=60)
 @given(REWARDS, st.integers(0, 4), st.sampled_from(MODES), st.randoms())
 def test_void_members_change_nothing_for_the_others(rewards, voids, mode, random):
+    """R04."""
     got = advantages.advantages(rewards, mode)
     order = list(range(len(rewards) + voids))
     random.shuffle(order)

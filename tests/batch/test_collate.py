@@ -183,7 +183,7 @@ def test_loss_on_the_first_token_of_a_branch_is_refused():
 
 @pytest.mark.parametrize("horizon", [30, 15, 5])
 def test_random_trajectories_waste_little_and_meet_few_shapes(horizon):
-    """The default lattice and page with all lengths an eighth of what they are."""
+    """R48: the default lattice and page with all lengths an eighth of what they are."""
     config = common.get_config().batch
     config.lengths = tuple(length // 8 for length in config.lengths)
     config.loss_tokens //= 8
@@ -243,7 +243,7 @@ def make_trajectory(draw, horizon, image):
 )
 @settings(max_examples=15)
 def test_images_are_whole_whatever_their_sizes_and_the_limit(sizes, newest, longest):
-    """Each row has as many pads as its images have tokens, or the limit is named."""
+    """R19: a row has as many pads as its images have tokens, or it is refused."""
     counts = [images.token_count(SPEC, *size) for size in sizes]
     turns = [
         dataclasses.replace(

@@ -103,7 +103,15 @@ def test_tables_name_keys_that_there_are():
     ],
 )
 def test_a_bad_value_is_named_with_its_mend(changes, said):
+    """R44: time-outs of 0, 0.4 ms, -1 and NaN among them."""
     assert said in refusal(make_config(**changes))
+
+
+@pytest.mark.parametrize("name", ["top_p", "top_k", "min_p", "repetition_penalty"])
+def test_no_rule_but_the_temperature_can_be_asked_for(name):
+    """R14: sampler and learner would differ by what is cut off."""
+    with pytest.raises((AttributeError, KeyError)):
+        setattr(make_config().sample, name, 0.9)
 
 
 def test_all_faults_come_in_one_message():

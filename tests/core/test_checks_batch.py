@@ -81,6 +81,7 @@ def test_a_fault_is_named(changes, said):
 
 
 def test_image_tokens_without_any_pixels_are_refused():
+    """R20."""
     batch = make_batch(images=0, image_index_BL=np.full((2, 6), -1, np.int32))
     with pytest.raises(ValueError, match="2 image tokens have no pixels"):
         checks.check_batch(batch, image_id=IMAGE_ID)

@@ -57,6 +57,7 @@ def test_a_void_verdict_is_no_success_and_is_counted():
 
 
 def test_nothing_judged_has_no_rates():
+    """R39."""
     told = agreement.rates([])
     assert math.isnan(told["accuracy"]["value"]) and told["n"]["success"] == 0
 

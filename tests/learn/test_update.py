@@ -147,7 +147,7 @@ def test_steps_lower_the_loss_and_spare_what_is_frozen():
 
 
 def test_a_second_epoch_compiles_nothing(learner):
-    """Rows of random lengths, in another order; no program beside the lattice's."""
+    """R48: rows of random lengths, in another order; only the lattice's programs."""
     params, update = learner
     shape = collate.Lattice(
         rows=8,
@@ -227,7 +227,7 @@ def test_a_reply_is_scored_by_itself_and_what_is_before_it(learner):
 
 
 def test_the_picture_is_seen(learner):
-    """Other pixels under the same tokens are other log-probs."""
+    """R20: other pixels under the same tokens are other log-probs."""
     row = toys.make_row(3, 4, 30)
     got, changed = logps(learner, row, dataclasses.replace(row, images=(toys.png(99),)))
     assert np.abs(got - changed)[:4].min() > 1e-3

@@ -116,7 +116,7 @@ async def test_the_picture_is_seen(warm, ask):
 
 
 async def test_a_warm_sampler_compiles_nothing(warm, png, make_params):
-    """Episodes of random lengths, pictures and screenshots, and other weights."""
+    """R48: episodes of random lengths, pictures and screenshots, and other weights."""
     before, draw = warm.compilations(), random.Random(0)
 
     async def play(number):

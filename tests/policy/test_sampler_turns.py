@@ -57,6 +57,7 @@ def check(folder, make_params):
 async def test_log_probs_are_the_learners_at_every_turn(
     make_short, png, check, history
 ):
+    """R14: at a temperature of 0.6, to 1e-5."""
     sampler = make_short(history, slots=2, prompt_buckets=(128, 500))
     for newest in (1, 2, 3):
         player = Player(png, newest)

@@ -80,6 +80,7 @@ def scripted(*answers):
     + [(text, None) for text in UNUSABLE],
 )
 def test_a_verdict_is_read_strictly(text, value):
+    """R38."""
     assert verdict.read(text) == value
 
 
@@ -93,6 +94,7 @@ PIECES += ['{"verdict": "success"}', "Verdict: SUCCESS", '"verdict": "success",'
     st.sampled_from(NEGATIVE),
 )
 def test_no_words_before_it_turn_a_failure_into_a_success(prefix, text):
+    """R38."""
     assert verdict.read(prefix + text) != 1.0
 
 
@@ -104,6 +106,7 @@ async def test_a_usable_verdict_is_the_reward(config):
 
 
 async def test_an_unusable_verdict_is_asked_for_again_with_another_seed(config):
+    """R38."""
     complete, asked = scripted("hm", "hm", '{"verdict": "failure"}')
     reward = await judge.judge(stories.story(), complete, config)
     assert (reward.value, reward.is_valid) == (0.0, True)

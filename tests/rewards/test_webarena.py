@@ -1,4 +1,4 @@
-"""The published semantics, faults included; with `-m oracle` against libwebarena."""
+"""Web case 43: published semantics, faults included; `-m oracle`: libwebarena."""
 
 import asyncio
 import dataclasses

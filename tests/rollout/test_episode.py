@@ -164,9 +164,17 @@ async def test_exactly_max_turns_are_played(max_turns):
 
 
 async def test_done_on_the_last_turn_is_done():
+    """R45."""
     task = dataclasses.replace(TASK, max_turns=1)
     played = await play(Env(), Sampler(say(DONE)), task=task)
     assert played.cause is Cause.DONE
+
+
+async def test_a_last_turn_that_cannot_be_read_is_the_limit_and_no_ending():
+    """R45: it counts as an action, and the episode is cut off, not judged as done."""
+    task = dataclasses.replace(TASK, max_turns=2)
+    played = await play(Env(), Sampler(say(CLICK), malformed()), task=task)
+    assert played.cause is Cause.MAX_TURNS and len(played.turns) == 2
 
 
 async def test_three_unreadable_replies_in_a_row_end_it():

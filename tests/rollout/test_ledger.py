@@ -210,6 +210,25 @@ def test_an_episode_that_the_judge_missed_is_judged_from_disk():
     }
 
 
+@pytest.mark.parametrize("is_overdue", [True, False])
+def test_an_episode_that_kills_whoever_judges_it_ends_as_void(is_overdue):
+    """R32: workers die on its judging, or hang, a bounded number of times."""
+    state = ledger.new_state(moves.limits(retries=2))
+    state, lease = moves.offer(state)
+    state = moves.finish(state, lease, None, Cause.DONE, Cause.JUDGE_UNAVAILABLE)
+    now_s = 0.0
+    for _ in range(2):
+        now_s += 11.0
+        state, judging = moves.offer(state, now_s=now_s)
+        assert (judging.slot, judging.trajectory) == (0, "hash-0")
+        if not is_overdue:
+            state = moves.play(state, ledger.worker_lost(state, now_s, "w"))
+    state, other = moves.offer(state, now_s=now_s + 11.0)
+    assert other.slot == 1
+    assert state.groups[0].places[0].status is books.Status.VOID
+    assert books.counts(state)["void"] == {"judge_unavailable": 1}
+
+
 def test_a_judge_that_never_answers_ends_as_void():
     state = ledger.new_state(moves.limits(retries=1))
     now_s = 0.0

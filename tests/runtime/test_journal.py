@@ -44,3 +44,31 @@ def test_damage_in_the_middle_is_refused_with_its_line(path):
     path.write_bytes(b"\n".join(lines))
     with pytest.raises(ValueError, match="line 3 of 5 is damaged"):
         journal.read(path)
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\xff\xfe\x00", b"\x00" * 40, b"0badc0de {}\n", b"\xff\n"]
+)
+def test_a_damaged_last_line_is_cut_before_anything_follows_it(path, tail):
+    """R37: whatever a power cut left there, and with its end of line or without."""
+    write(path, EVENTS)
+    with open(path, "ab") as file:
+        file.write(tail)
+    assert journal.read(path) == EVENTS
+    write(path, [{"kind": "restarted"}])
+    assert journal.read(path) == [*EVENTS, {"kind": "restarted"}]
+
+
+def test_cutting_a_torn_line_never_takes_the_whole_lines_away(path, monkeypatch):
+    """R37: killed in the middle of it, nothing that was whole is gone."""
+    write(path, EVENTS)
+    with open(path, "ab") as file:
+        file.write(b"torn")
+
+    def die(path, data):
+        open(path, "wb").close()  # a file that is written anew is empty at first
+        raise OSError
+
+    monkeypatch.setattr(type(path), "write_bytes", die)
+    journal.Journal(path).close()
+    assert journal.read(path) == EVENTS

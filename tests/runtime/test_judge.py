@@ -74,6 +74,7 @@ def test_what_is_judged_is_not_asked_again_and_an_outage_is(
 def test_verdicts_of_two_judges_do_not_come_into_one_file(
     endpoint, config, stored, tmp_path
 ):
+    """Web case 45."""
     endpoint.script = [endpoints.verdict("success"), endpoints.text("hm")]
     judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")
     told = judge.provenance(str(tmp_path / "out"))
@@ -128,6 +129,7 @@ def test_a_judge_is_asked_as_it_was_trained(tmp_path):
 
 
 def test_results_under_two_judges_are_not_compared():
+    """Web case 45."""
     episodes = [{"success": True}, {"success": False}]
     before = {"episodes": episodes, "judge": {"protocol": "single"}}
     same = evaluate.gain(before, json.loads(json.dumps(before)))

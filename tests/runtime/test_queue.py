@@ -150,3 +150,13 @@ async def test_what_came_since_is_told_once(started):
     assert [slot.index for slot in told.slots] == [lease.slot]
     assert told.memory_mb > 1.0
     assert not (await started.news()).slots
+
+
+async def test_a_duplicate_is_in_no_statistic(started):
+    """R33."""
+    lease = await started.lease("w")
+    for value in (1.0, 0.0):
+        await finish(started, lease, value)
+    told = await started.news()
+    assert [slot.reward.value for slot in told.slots] == [1.0]
+    assert told.counts["other"]["duplicates"] == 1

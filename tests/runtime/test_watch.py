@@ -40,6 +40,7 @@ def config():
 
 
 def test_the_gap_between_judge_and_checker_is_told(config, caplog):
+    """R38: so is a rate of unreadable replies over 2 %."""
     told = watch.Watch(config, None).see(1, slots(40, 10, 0, 50))
     assert "50.0 % of the judge's replies say nothing" in caplog.text
     assert told["judge/gap"] == pytest.approx(0.1)

@@ -99,6 +99,7 @@ def test_segments_concatenate_exactly(toy):
 
 
 def test_known_ids_are_never_encoded_again(toy):
+    """R18."""
     spoken = (*_plain(toy, "a"), *_plain(toy, "b"), toy.end_id)
     assert toy.decode(spoken) == "ab"
     assert toy.encode_reply("ab") != spoken  # the tokenizer itself writes one id

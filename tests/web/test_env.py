@@ -164,6 +164,7 @@ async def test_a_crashed_renderer_is_opened_anew(surf):
 
 
 async def test_a_font_that_never_comes_does_not_hold_the_capture(surf, site):
+    """R44."""
     site.pages["/font"] = (200, {"Sleep": "5"}, "")
     page = """<style>@font-face { font-family: f; src: url(/font) }
       p { font-family: f }</style><p>text</p>"""

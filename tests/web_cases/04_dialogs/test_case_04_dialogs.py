@@ -43,6 +43,7 @@ async def test_the_answer_reaches_the_page(surf):
 
 
 async def test_many_alerts_in_a_row_do_not_hang(surf):
+    """R44."""
     await surf.open(button("for (i = 0; i < 30; i++) alert(i); document.title = i"))
     begun = time.monotonic()
     state, text = await surf.click(50, 50)

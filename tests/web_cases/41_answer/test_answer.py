@@ -1,4 +1,4 @@
-"""An answer is the text that the model wrote: never cut, never unescaped twice."""
+"""Web case 41: an answer is the very text that the model wrote."""
 
 import json
 

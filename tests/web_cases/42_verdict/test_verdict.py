@@ -1,4 +1,4 @@
-"""A verdict is a verdict line, never a word somewhere; all else is unscored."""
+"""Web case 42: a verdict is a verdict line; all else is unscored."""
 
 import json
 
