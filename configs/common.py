@@ -73,7 +73,9 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.sample.temperature = 0.8
     config.sample.response_tokens = 1024  # longest reply
     config.sample.context_tokens = 32_768  # longest prompt + reply
-    config.sample.slots = 48  # rows of the cache: episodes that find theirs again
+    # Rows of the cache: episodes that find theirs again, and as many replies at once.
+    # One of 32k tokens of the 4B model takes 4.8 GB, and as much again as it speaks.
+    config.sample.slots = 8
     config.sample.prompt_buckets = (2048, 4096, 8192, 16_384, 32_768)  # of a row, seen
     config.sample.timeout_s = 120.0
     config.sample.static = False  # True = replies equal to the bit, at a price; K < 4

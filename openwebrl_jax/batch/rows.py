@@ -285,8 +285,10 @@ _TOKEN_WEIGHTS = {
 
 def _check_ids(trajectory: types.Trajectory, name: str) -> None:
     """Refuses turns that were never ids; the remembered ones count where needed."""
+    remembered = len(trajectory.turns) - trajectory.context_screenshots
     for t, turn in enumerate(trajectory.turns):
-        if not (turn.seen_ids and turn.response_ids and trajectory.system_ids):
+        has_ids = turn.seen_ids and turn.response_ids and trajectory.system_ids
+        if not has_ids or (t < remembered and not turn.remembered_ids):
             raise ValueError(
                 f"turn {t} of {name} has no ids: no sampler of ours spoke it; use "
                 "batch.demos for such trajectories"

@@ -2,7 +2,7 @@
 
 A program reads the rows of the cache and puts the keys and values of its own tokens
 beside them; these come into the rows at its end. So nothing that is large changes
-while it runs, and nothing large is copied.
+while it runs. `take` alone copies rows, once a call: each step of a decode reads them.
 
 N layers, R rows, B rows of a call, L tokens of a call, J copies, S places a row, T
 places beside a row, H query heads, G key-value heads, K head width, X = H / G * L

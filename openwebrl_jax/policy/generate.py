@@ -244,7 +244,8 @@ def make_programs(
 def _values(spec: images.ImageSpec, bytes_IPN: jax.Array) -> jax.Array:
     """Normalised values: to a rounding those that `tokens.images.patches` looks up."""
     mean_N, std_N = (
-        np.repeat(np.float32(part), spec.patch_px**2) for part in (spec.mean, spec.std)
+        np.repeat(np.asarray(part, np.float32), spec.patch_px**2)
+        for part in (spec.mean, spec.std)
     )
     scale_N, shift_N = np.float32(spec.rescale) / std_N, -mean_N / std_N
     return bytes_IPN.astype(jnp.float32) * scale_N[None, None] + shift_N[None, None]

@@ -217,6 +217,21 @@ def test_a_turn_without_ids_is_refused():
         rows.turn_rows(trajectory, "oracle")
 
 
+@pytest.mark.parametrize("make", [rows.turn_rows, rows.tree_rows])
+def test_a_turn_that_later_ones_cannot_remember_is_refused(make):
+    """The newest turns are never remembered, so they need no such ids."""
+    turns = [toys.make_turn(t) for t in range(3)]
+    for t, newest, is_needed in ((0, 2, True), (1, 2, False), (1, 1, True)):
+        some = list(turns)
+        some[t] = dataclasses.replace(turns[t], remembered_ids=())
+        trajectory = toys.make_trajectory(some, newest=newest)
+        if is_needed:
+            with pytest.raises(ValueError, match=f"turn {t} of gap has no ids"):
+                make(trajectory, "gap")
+        else:
+            assert make(trajectory, "gap")
+
+
 def test_missing_logprobs_are_refused():
     turn = dataclasses.replace(toys.make_turn(0, response=10), logprobs=(-0.1,) * 9)
     trajectory = toys.make_trajectory([turn])

@@ -3,8 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from ml_collections import ConfigDict
 
+from configs import grpo_long, grpo_short
 from openwebrl_jax.core import types
 from openwebrl_jax.models import head
 from openwebrl_jax.models.sizes import DecoderSizes
@@ -73,13 +75,36 @@ def test_a_decode_has_few_widths():
     assert make_lattice(slots=1).widths == (1,)
 
 
+SIZES_4B = DecoderSizes(
+    layers=36,
+    kv_heads=8,
+    head_width=128,
+    width=2560,
+    vocab=151_936,
+    mlp=9728,
+    heads=32,
+    norm_eps=1e-6,
+    rope_theta=5e6,
+    rope_section=(24, 20, 20),
+)
+
+
 def test_what_a_row_of_the_4b_model_takes():
-    text = {"layers": 36, "kv_heads": 8, "head_width": 128, "width": 2560}
-    rest = {"vocab": 151_936, "mlp": 9728, "heads": 32, "norm_eps": 1e-6}
-    rope = {"rope_theta": 5e6, "rope_section": (24, 20, 20)}
-    sizes = DecoderSizes(**text, **rest, **rope)
     places = 32_768 + 32
-    assert make_lattice().row_bytes(sizes, jnp.bfloat16) == places * 147_456
+    assert make_lattice().row_bytes(SIZES_4B, jnp.bfloat16) == places * 147_456
+
+
+@pytest.mark.parametrize("experiment", [grpo_short, grpo_long])
+def test_the_rows_of_the_full_experiments_fit_an_accelerator(experiment):
+    """One of 141 GB, of which jax takes 3/4; the largest that they name has 180.
+
+    While weights come in they are there three times: sent, old and new.
+    """
+    lattice = generate.make_lattice(experiment.get_config().sample)
+    rows = lattice.rows + lattice.widths[-1]
+    row_bytes = lattice.row_bytes(SIZES_4B, jnp.bfloat16)
+    weight_bytes = 2 * 4.44e9
+    assert rows * row_bytes + 3 * weight_bytes < 0.75 * 141e9
 
 
 def test_no_call_runs_over_the_end_of_a_row():
