@@ -2,7 +2,8 @@
 
 Bounded in time, in calls at once and in calls against an endpoint that is down. Rate
 limits, server errors and lost connections are tried again with growing pauses; what
-is left of trouble is a Failure with the cause JUDGE_UNAVAILABLE, never a text. Tokens
+is left of trouble is a Failure with the cause JUDGE_UNAVAILABLE, never a text; a
+question that the endpoint refuses to take is JUDGE_UNPARSEABLE and no outage. Tokens
 and money are counted. The key is read from the environment and shows in no message.
 """
 
@@ -22,6 +23,8 @@ PAUSE_S = (0.5, 8.0)  # the first pause, which doubles, and the longest
 LONGEST_WAIT_S = 60.0  # an endpoint that asks for more is taken as down
 
 _PASSING = (408, 409, 429)  # and all from 500 on: another try may be answered
+_REFUSED = (400, 413, 422)  # too long, or against its rules: it is the question's fault
+_CAUSES = {True: Cause.JUDGE_UNPARSEABLE, False: Cause.JUDGE_UNAVAILABLE}
 
 
 class Breaker:
@@ -87,8 +90,8 @@ class Remote:
                 text = _content(completion)
                 is_answered = True
                 return text
-            except Failure:
-                is_answered = False
+            except Failure as failure:
+                is_answered = failure.cause is not Cause.JUDGE_UNAVAILABLE
                 self._spent["failures"] += 1
                 raise
             finally:
@@ -127,7 +130,8 @@ class Remote:
                     # Its text may hold the key or a page of HTML; the kind is enough.
                     status = getattr(trouble, "status_code", "no answer")
                     detail = f"{type(trouble).__name__} ({status})"
-                    raise Failure(Cause.JUDGE_UNAVAILABLE, detail) from None
+                    is_refused = status in _REFUSED
+                    raise Failure(_CAUSES[is_refused], detail) from None
             await asyncio.sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 

@@ -27,7 +27,8 @@ def read(text: str) -> float | None:
     text = text.strip()
     if "{" in text:
         return _agreed([value for name, value in _pairs(text) if name == "verdict"])
-    plain = re.sub(r"[*_`#]", "", _QUOTED.sub(" ", text)).rstrip(" \n.!")
+    # A mark stays where a quotation was: a negation in quotes is not to be lost.
+    plain = re.sub(r"[*_`#]", "", _QUOTED.sub('"', text)).rstrip(" \n.!")
     if (word := " ".join(plain.split()).casefold()) in _VERDICTS:
         return _VERDICTS[word]
     if not _LABELLED.fullmatch(plain.rpartition("\n")[2].strip()):

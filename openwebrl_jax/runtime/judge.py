@@ -6,6 +6,7 @@ what is there is not asked again), or demonstrations that a judge can learn from
 
 import asyncio
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -137,6 +138,7 @@ async def _ask_all(
 ) -> None:
     """Writes one line a trajectory; those that have one are left out."""
     out.parent.mkdir(parents=True, exist_ok=True)
+    _drop_torn_line(out)
     told = {each["trajectory"] for each in read(out)}
     left = [each for each in found if each.name not in told]
     bar = progress.Bar(f"judging {out.stem}", len(left))
@@ -203,6 +205,13 @@ def read(out: Path) -> list[dict[str, Any]]:
         return []
     lines = out.read_text(encoding="utf-8").split("\n")
     return [json.loads(line) for line in lines[:-1]]
+
+
+def _drop_torn_line(out: Path) -> None:
+    """Cuts off what a crash left behind the last whole line: the next one would be
+    written into it."""
+    if out.exists():
+        os.truncate(out, out.read_bytes().rfind(b"\n") + 1)
 
 
 def load(stored: Iterable[str | Path]) -> list[Labelled]:

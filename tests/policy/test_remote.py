@@ -149,6 +149,19 @@ async def test_tokens_and_money_are_counted_once(ask):
     assert complete.spent() == {}
 
 
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_a_question_that_is_refused_is_no_outage(ask, endpoint, status):
+    # Too long, or against the endpoint's rules: asked again it would be refused again,
+    # and the slot would wait for good.
+    complete = ask(*[Say({}, status)] * 6, text("x"))
+    for _ in range(6):
+        with pytest.raises(Failure) as failure:
+            await complete(ASK, seed=0)
+        assert failure.value.cause is Cause.JUDGE_UNPARSEABLE
+    assert await complete(ASK, seed=0) == "x"
+    assert complete.spent() == {"calls": 7, "failures": 6}
+
+
 # ---- R39: an outage --------------------------------------------------------------
 
 

@@ -71,6 +71,17 @@ def test_what_is_judged_is_not_asked_again_and_an_outage_is(
     assert len(endpoint.asked) == asked + 2
 
 
+def test_a_line_that_a_crash_cut_is_asked_again(endpoint, config, stored, tmp_path):
+    endpoint.script = [endpoints.verdict("success")]
+    out = tmp_path / "out"
+    judge.run(config, str(out), stored=[str(stored)], model="")
+    kept = out / judge.JUDGEMENTS
+    kept.write_text(kept.read_text()[:-40])
+    assert len(judge.read(kept)) == 3
+    judge.run(config, str(out), stored=[str(stored)], model="")
+    assert len({line["trajectory"] for line in judge.read(kept)}) == 4
+
+
 def test_verdicts_of_two_judges_do_not_come_into_one_file(
     endpoint, config, stored, tmp_path
 ):
