@@ -151,18 +151,22 @@ def _improve(rl: Any, base: Path) -> None:
 
 
 def gain(told: Sequence[Mapping[str, float]], part: str) -> dict[str, Any]:
-    """A part's rate over the first and the last quarter of RL, with intervals."""
+    """A part's rate over the first and the last quarter of RL, with intervals.
+
+    Episodes that ended by a format error have no such part; they are failures.
+    """
     told = [record for record in told if f"reward/{part}" in record]  # none of replays
     quarter = max(1, len(told) // 4)
     rates = {}
     for name, records in (("first", told[:quarter]), ("last", told[-quarter:])):
-        n = [
-            round(r["rollout/episodes"] * (1 - r["rollout/void_frac"])) for r in records
-        ]
-        hits = sum(
-            round(r[f"reward/{part}"] * k) for r, k in zip(records, n, strict=True)
-        )
-        low, high = score.wilson(hits, sum(n))
-        rates[name] = {"rate": hits / max(sum(n), 1), "low": low, "high": high}
-        rates[name] |= {"n": sum(n)}
+        n = hits = 0
+        for record in records:
+            valid = round(
+                record["rollout/episodes"] * (1 - record["rollout/void_frac"])
+            )
+            with_part = valid - record.get("cause/format_error", 0)
+            hits += round(record[f"reward/{part}"] * with_part)
+            n += valid
+        low, high = score.wilson(hits, n)
+        rates[name] = {"rate": hits / max(n, 1), "low": low, "high": high, "n": n}
     return rates
