@@ -29,12 +29,14 @@ async def goto(plan, tabs, before, place) -> Deed:
 
 
 async def _goto(page: Page, url: str, tabs: Tabs) -> None:
+    # From a page that keeps going elsewhere itself only a new tab is safe.
+    if page.is_restless:
+        page = await tabs.replace(page)
     try:
         await page.goto(url)
     except Trouble as trouble:
         if trouble.kind != "moved":
             raise
-        # The page keeps going elsewhere itself: only a new tab is safe from it.
         await (await tabs.replace(page)).goto(url)
 
 

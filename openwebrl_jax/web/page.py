@@ -61,6 +61,8 @@ class Page:
         self._idle = asyncio.Event()
         self._moved = asyncio.Event()
         self._document: Any = None  # newest request for the tab's own document
+        self._documents = 0  # asked for since the last action began
+        self.is_restless = False  # after the last action it kept going elsewhere
         self._is_crashed = False
         self._failed = ("", "")  # code and URL of the action's last lost document
         self._gone = asyncio.get_running_loop().create_future()
@@ -75,6 +77,7 @@ class Page:
         self.popups = 0
         self._failed = ("", "")
         self._document = None
+        self.is_restless, self._documents = self._documents > _DOCUMENTS, 0
 
     @property
     def fault(self) -> str:
@@ -327,6 +330,7 @@ class Page:
             self._images.add(request)
         if request.is_navigation_request() and self._is_own(request):
             self._document = request
+            self._documents += 1
 
     def _on_answer(self, request) -> None:
         self._requests.discard(request)

@@ -12,8 +12,8 @@ from PIL import Image
 
 from configs import common
 from openwebrl_jax.agent import history, single
-from openwebrl_jax.algos import advantages, mm_grpo
-from openwebrl_jax.batch import collate, rows
+from openwebrl_jax.algos import mm_grpo
+from openwebrl_jax.batch import rows
 from openwebrl_jax.core import types
 from tests.batch import toys
 
@@ -377,36 +377,3 @@ def test_decouple_by_hand():
     assert not got.loss_weight[:-3].any() and not got.old_logp[:-3].any()
     stale = dataclasses.replace(row, old_logp=row.old_logp * 100)
     assert rows.decouple(stale, proximal).loss_weight.max() == rows.PROXIMAL_CAP
-
-
-@pytest.mark.parametrize("make", [rows.turn_rows, rows.tree_rows])
-@given(st.integers(1, 9), st.integers(0, 99), st.sampled_from([1, 2, 4]))
-def test_every_turn_is_trained_with_the_advantage_of_its_whole_group(
-    make, size, seed, lines
-):
-    """R06: whatever the size of a step, its order and the lines of a batch."""
-    trajectories = {
-        name: toys.make_trajectory([toys.make_turn(t) for t in range(count)])
-        for name, count in (("a", 3), ("b", 3), ("c", 1))
-    }
-    # mean 1/3, std 0.57735
-    wanted = {"a": 1.1547, "b": -0.57735, "c": -0.57735}
-    found = advantages.advantages((1.0, 0.0, 0.0), "mean_std")
-    group = toys.make_group(0, tuple(wanted), tuple(found))
-    made = rows.rows([group], trajectories, toys.RULE, make)
-    shape = collate.Lattice(
-        rows=lines, lengths=(256,), loss_tokens=32, images=(16,), patches=(4096,)
-    )
-    trained = [
-        row
-        for step in rows.minibatches(made, size, seed=seed, iteration=1, epoch=0)
-        for part in collate.split(step, shape)
-        for line in part
-        for row in line
-    ]
-    turns = collections.Counter()
-    for row in trained:
-        name = rows.trajectory_of(row)
-        turns[name] += len(rows.turns(row))
-        assert row.advantage == pytest.approx(wanted[name], rel=1e-4)
-    assert turns == {"a": 3, "b": 3, "c": 1}

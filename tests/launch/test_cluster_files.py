@@ -9,6 +9,7 @@ import secrets
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -193,7 +194,8 @@ def test_the_manifest_is_a_ray_cluster_of_our_version(manifest, ray_cluster):
 
 def test_parameters_of_ray_start_are_strings(ray_cluster):
     """The operator refuses numbers and booleans; resources are quoted once more."""
-    told = subprocess.run(["ray", "start", "--help"], capture_output=True, text=True)
+    program = pathlib.Path(sys.executable).with_name("ray")
+    told = subprocess.run([program, "start", "--help"], capture_output=True, text=True)
     for parameters, _ in pods(ray_cluster):
         assert parameters
         for name, value in parameters.items():

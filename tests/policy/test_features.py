@@ -1,5 +1,6 @@
 """Each different screenshot is encoded once for one version of the weights."""
 
+import jax.numpy as jnp
 import numpy as np
 
 from openwebrl_jax.policy import features, generate
@@ -32,6 +33,10 @@ def make_store(places):
     return store, sizes
 
 
+def weight(value):
+    return jnp.float32(value)
+
+
 def pictures(*numbers):
     cut = np.ones((4, VALUES), np.float32)
     return {str(n): Picture(patches_PN=cut * n, grid=(2, 2)) for n in numbers}
@@ -45,23 +50,23 @@ def values(store, offsets):
 
 def test_only_what_is_new_is_encoded_in_calls_of_few_sizes():
     store, sizes = make_store(places=32)
-    offsets = store.offsets(1.0, pictures(*range(1, 24)))
+    offsets = store.offsets(weight(1.0), pictures(*range(1, 24)))
     assert sizes == [16, 4, 1, 1, 1]
     assert values(store, offsets) == {str(n): n for n in range(1, 24)}
-    store.offsets(1.0, pictures(3, 7, 30))
+    store.offsets(weight(1.0), pictures(3, 7, 30))
     assert sizes[5:] == [1]
 
 
 def test_the_least_recently_used_make_room():
     store, sizes = make_store(places=3)
-    store.offsets(1.0, pictures(1, 2, 3))
-    store.offsets(1.0, pictures(1))
-    offsets = store.offsets(1.0, pictures(4, 1))  # 2 goes, it is the oldest
+    store.offsets(weight(1.0), pictures(1, 2, 3))
+    store.offsets(weight(1.0), pictures(1))
+    offsets = store.offsets(weight(1.0), pictures(4, 1))  # 2 goes, it is the oldest
     assert values(store, offsets) == {"4": 4, "1": 1}
     del sizes[:]
-    store.offsets(1.0, pictures(1, 3, 4))
+    store.offsets(weight(1.0), pictures(1, 3, 4))
     assert sizes == []
-    assert values(store, store.offsets(1.0, pictures(5, 6, 7))) == {
+    assert values(store, store.offsets(weight(1.0), pictures(5, 6, 7))) == {
         "5": 5,
         "6": 6,
         "7": 7,
@@ -70,9 +75,9 @@ def test_the_least_recently_used_make_room():
 
 def test_new_weights_forget_all():
     store, sizes = make_store(places=4)
-    store.offsets(1.0, pictures(1, 2))
+    store.offsets(weight(1.0), pictures(1, 2))
     store.forget()
-    offsets = store.offsets(10.0, pictures(2, 1))
+    offsets = store.offsets(weight(10.0), pictures(2, 1))
     assert values(store, offsets) == {"1": 10, "2": 20}
     assert sizes == [1, 1, 1, 1]
 
