@@ -1,5 +1,7 @@
 """Frames: what was hit, what changed and what has focus, also on another site."""
 
+import asyncio
+
 import pytest
 import pytest_asyncio
 
@@ -13,7 +15,8 @@ INNER = """<body style="margin:0"><button style="width:150px;height:40px"
   <select name=s style="position:absolute;left:0;top:130px;width:150px"><option>alpha
   <option>beta</select><button style="position:absolute;left:0;top:160px;height:30px;
   width:150px">Idle</button>"""
-HOLD = '<iframe style="border:5px solid;width:300px;height:250px" src="%s"></iframe>'
+HOLD = """<iframe style="border:5px solid;width:300px;height:250px" src="%s"
+  onload="self.came = 1"></iframe>"""
 HOSTS = {"same": "", "other": f"http://{FRAME_HOST}"}
 
 
@@ -21,7 +24,9 @@ HOSTS = {"same": "", "other": f"http://{FRAME_HOST}"}
 async def framed(surf, request):
     surf.site.pages["/inner"] = INNER
     await surf.open("<body style=margin:0>" + HOLD % f"{HOSTS[request.param]}/inner")
-    await surf.do("wait", seconds=0.2)  # a frame may come after its page
+    while not await surf.env.facts("() => self.came || 0"):  # maybe after its page
+        await asyncio.sleep(0.02)
+    await surf.do("wait", seconds=0.1)
     return surf
 
 
