@@ -75,15 +75,26 @@ const WATCHED = {childList: true, subtree: true, characterData: true, attributes
   attributeFilter: ['class', 'style', 'hidden', 'disabled', 'open', 'src',
     'aria-expanded', 'aria-selected', 'aria-checked', 'aria-pressed', 'aria-hidden',
     'aria-invalid']};
+// A frame's first page may take over the window of the empty document before it: our
+// names stay, the listeners go. So whatever holds on to a document is done again.
+let home_document = document;
+const arrivals = [];
+const onArrival = (act) => { arrivals.push(act); act(); };
+const moveIn = () => {
+  if (home_document === document) return;
+  home_document = document;
+  arrivals.forEach((act) => act());
+};
 const observer = new MutationObserver(note);
-observer.observe(document, WATCHED);
-document.addEventListener('scroll', () => { lastChange = scrolledAt = clock(); },
-  {capture: true, passive: true});
-if (window.navigation) {
-  window.navigation.addEventListener('navigate', (event) => {
-    isLeaving = !event.destination.sameDocument && event.downloadRequest === null;
-  });
-}
+const noteScroll = () => { lastChange = scrolledAt = clock(); };
+const noteLeaving = (event) => {
+  isLeaving = !event.destination.sameDocument && event.downloadRequest === null;
+};
+onArrival(() => {
+  observer.observe(document, WATCHED);
+  document.addEventListener('scroll', noteScroll, {capture: true, passive: true});
+  if (window.navigation) window.navigation.addEventListener('navigate', noteLeaving);
+});
 
 // A page's function with something of ours around it; to the page it looks native.
 const around = (owner, name, apply) => {

@@ -2,6 +2,7 @@
 // document and for the frames of the same origin in it.
 let hit = null, spot = null, was = null, scrolls = [];
 let shown = null; // what was rendered before the action
+onArrival(() => { shown = null; }); // another document is all new
 let home = ''; // the start_url that this document was loaded for
 const NAMED = 5, WALKED = 300;
 const PAINTED = ['backgroundImage', 'maskImage', 'borderImageSource', 'listStyleImage'];
@@ -65,7 +66,9 @@ const page = () => ({url: location.href, title: cut(document.title, 50),
   document: performance.timeOrigin});
 
 const local = { // of this document alone
+  moveIn,
   begin(isAction) {
+    moveIn();
     observer.takeRecords();
     done = none();
     late = none();
@@ -80,7 +83,10 @@ const local = { // of this document alone
     isActing = isAction;
     shown = new Set(watched().filter(isShown));
   },
-  flush() { note(observer.takeRecords()); },
+  flush() {
+    moveIn();
+    note(observer.takeRecords());
+  },
   latest: () => lastChange,
   goesOn: () => goesOn,
   isParsing: () => document.readyState === 'loading',
@@ -195,6 +201,8 @@ const probe = {
 Object.defineProperty(window, '__probe', {value: Object.freeze(probe)});
 
 // A blinking caret would make two captures of the same page differ.
-const sheet = new CSSStyleSheet();
-sheet.replaceSync('* { caret-color: transparent !important; }');
-document.adoptedStyleSheets.push(sheet);
+onArrival(() => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync('* { caret-color: transparent !important; }');
+  document.adoptedStyleSheets.push(sheet);
+});

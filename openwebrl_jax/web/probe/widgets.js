@@ -11,10 +11,13 @@ const isList = (e) => e.tagName === 'SELECT' && !e.multiple && e.size <= 1;
 const hasPopup = (e) => isList(e) || (e.tagName === 'INPUT' && e.type in FORMATS);
 const isFile = (e) => e.tagName === 'INPUT' && e.type === 'file';
 const keep = (event) => event.preventDefault();
-const on = (name, act, options) => window.addEventListener(name, (event) => {
-  const element = event.composedPath()[0];
-  if (element && element.nodeType === 1) act(event, element);
-}, options);
+const on = (name, act, options) => {
+  const heard = (event) => {
+    const element = event.composedPath()[0];
+    if (element && element.nodeType === 1) act(event, element);
+  };
+  onArrival(() => window.addEventListener(name, heard, options));
+};
 
 on('mousedown', (event, element) => {
   if (!event.isTrusted || !isList(element)) return;

@@ -40,6 +40,16 @@ async def test_hit_and_change_in_a_frame(framed):
     assert (state, text) == ("no_effect", "clicked button 'Idle': nothing changed")
 
 
+async def test_a_frame_whose_empty_window_was_touched(surf):
+    """The page takes over that window, with our names in it, without our listeners."""
+    surf.site.pages["/inner"] = INNER
+    frame = HOLD % "/inner" + "<script>frames[0].document.title</script>"
+    await surf.open("<body style=margin:0>" + frame)
+    state, text = await surf.click(80, 25)
+    assert state == "effect"
+    assert "clicked button 'Inner'" in text and "appeared: 'done'" in text
+
+
 async def test_write_in_a_frame(framed):
     _, text = await framed.click(80, 105)
     assert "focus is on text field 'q'" in text
