@@ -33,7 +33,8 @@ _PARTS = ("changes", "images", "names", "places", "widgets", "report")
 _HERE = pathlib.Path(__file__).parent
 _CODE = "\n".join((_HERE / "probe" / f"{part}.js").read_text() for part in _PARTS)
 # What runs in every document before its own scripts.
-PROBE = f"(() => {{\nif (window.__probe) return window.__probe.local.moveIn();\n{_CODE}\n}})();"
+_AGAIN = "if (window.__probe) return window.__probe.local.moveIn();"
+PROBE = f"(() => {{\n{_AGAIN}\n{_CODE}\n}})();"
 
 _moving = threading.Lock()  # held while TMPDIR is another one
 
