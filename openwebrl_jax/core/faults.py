@@ -142,7 +142,13 @@ def of_web(config: Any) -> Iterator[str]:
 def of_judge(config: Any) -> Iterator[str]:
     """The judge's address and the name of its key."""
     judge = config.reward.judge
-    if judge.base_url and not judge.base_url.startswith(("http://", "https://")):
+    host = judge.base_url.partition("://")[2].partition("/")[0]
+    if "@" in host or "?" in judge.base_url:  # the config is written into the run
+        yield (
+            "config.reward.judge.base_url holds a user or a query; wanted neither: put "
+            "the key into the variable that config.reward.judge.api_key_env names"
+        )
+    elif judge.base_url and not judge.base_url.startswith(("http://", "https://")):
         yield f"config.reward.judge.base_url={judge.base_url!r}; wanted http(s)://..."
     # What stands there may be a secret: it is not repeated.
     if judge.api_key_env and not judge.api_key_env.isidentifier():

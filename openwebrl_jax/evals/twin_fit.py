@@ -24,7 +24,7 @@ from openwebrl_jax.rollout import store
 
 _MOST = 400  # trajectories that are read
 _LEAST = 4  # iterations in the steady part
-_CHUNK = 16  # reply tokens a step, see policy.generate
+_CHUNK = 32  # reply tokens a step: DECODE_TOKENS of policy.generate
 _SPREAD = 0.05  # variance of the rows inside from which their price can be told
 
 Records = Sequence[Mapping[str, Any]]

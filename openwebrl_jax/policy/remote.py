@@ -53,15 +53,20 @@ class Breaker:
         is_rested = not self._is_probing and self._clock() >= self._rested_s
         return not self.is_open or is_rested
 
-    def begin(self) -> None:
-        """A call is made; it raises where none may be."""
+    def begin(self) -> bool:
+        """A call is made: True = it is the probe. It raises where none may be."""
         if not self.lets_through:
             raise Failure(Cause.JUDGE_UNAVAILABLE, "the circuit is open")
         self._is_probing = self.is_open
+        return self._is_probing
 
-    def end(self, is_answered: bool | None) -> None:
-        """The call is over; None = it was cancelled, which says nothing."""
-        self._is_probing = False
+    def end(self, is_answered: bool | None, *, is_probe: bool) -> None:
+        """The call is over; None = it was cancelled, which says nothing.
+
+        Calls made before the circuit opened may end while the probe is under way.
+        """
+        if is_probe:
+            self._is_probing = False
         if is_answered is not None:
             self._failures = 0 if is_answered else self._failures + 1
         if is_answered is False:
@@ -82,7 +87,7 @@ class Remote:
     async def __call__(self, messages: list[dict[str, Any]], *, seed: int) -> str:
         """The first choice's text; "" when the model declines or was cut short."""
         async with self._turnstile:
-            self._breaker.begin()
+            is_probe = self._breaker.begin()
             is_answered = None
             try:
                 completion = await self._persist(messages, seed)
@@ -95,7 +100,7 @@ class Remote:
                 self._spent["failures"] += 1
                 raise
             finally:
-                self._breaker.end(is_answered)
+                self._breaker.end(is_answered, is_probe=is_probe)
 
     async def recovered(self) -> None:
         """Waits while the endpoint counts as down and no probe is due."""

@@ -21,7 +21,7 @@ from flax import nnx
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.models import load as loads
-from openwebrl_jax.models.sizes import DecoderSizes, Sizes
+from openwebrl_jax.models.sizes import Sizes
 from openwebrl_jax.policy import batcher, features, generate, speaker, weights
 from openwebrl_jax.policy import prompt as prompts
 from openwebrl_jax.tokens import chat as chats
@@ -53,10 +53,11 @@ class Sampler:
         rows, cols = images.grid(spec, *image_px)
         patches = rows * cols
         pictures = config.slots * context_screenshots
+        image_tokens = patches // spec.merge**2  # of each
         limit = config.context_tokens - config.response_tokens
         self.rule = chat.rule(config.temperature)
         self.lattice = generate.make_lattice(config)
-        _check_memory(config, self.lattice, sizes.decoder, params)
+        _check_memory(config, self.lattice, sizes, pictures * image_tokens, params)
         self._chat = chat
         self._spec = spec
         self._reader = prompts.Reader(
@@ -73,7 +74,7 @@ class Sampler:
             spec=spec,
             end_id=chat.end_id,
             pictures=pictures,
-            features=patches // spec.merge**2,
+            features=image_tokens,
         )
         store = features.FeatureStore(
             self._programs,
@@ -188,11 +189,16 @@ def _check(config: Any) -> None:
 
 
 def _check_memory(
-    config: Any, lattice: generate.Lattice, sizes: DecoderSizes, params: Any
+    config: Any, lattice: generate.Lattice, sizes: Sizes, stored: int, params: Any
 ) -> None:
-    """The rows of the cache fit beside the weights, those of a `decode` twice."""
+    """The rows of the cache fit beside the weights, those of a `decode` twice.
+
+    So do the `stored` features, and the weights once more: new ones come beside old.
+    """
     dtype = params["decoder"]["embed"].dtype
-    row, free = lattice.row_bytes(sizes, dtype), weights.free_bytes(params)
+    row = lattice.row_bytes(sizes.decoder, dtype)
+    values = stored * (1 + len(sizes.vision.taps)) * sizes.decoder.width
+    free = weights.free_bytes(params) - values * jnp.dtype(dtype).itemsize
     rows = lattice.rows + lattice.widths[-1]
     if rows * row > free:
         fits = max(0, free // (2 * row))

@@ -9,9 +9,10 @@ import base64
 import json
 from typing import Any
 
-from openwebrl_jax.core.types import Observation, Trajectory
+from openwebrl_jax.core.types import Observation, ToolCall, Trajectory
 
-FEEDBACK_CHARS = 300
+FEEDBACK_CHARS = 300  # also of each argument
+ANSWER_CHARS = 3000
 
 Message = dict[str, Any]
 
@@ -37,7 +38,7 @@ def history(trajectory: Trajectory, *, with_feedback: bool = True) -> list[str]:
     lines = []
     for step, turn in enumerate(trajectory.turns, 1):
         for call, line in zip(turn.calls, turn.feedback, strict=False):
-            told = {"step": step, "call": call.name, "arguments": dict(call.arguments)}
+            told = {"step": step, "call": call.name, "arguments": arguments(call)}
             if with_feedback:
                 told["feedback"] = shortened(line.text)
             lines.append(quoted(told))
@@ -59,13 +60,26 @@ def address(seen: Observation) -> str:
     return seen.tabs[seen.active_tab].url if seen.tabs else ""
 
 
-def shortened(text: str) -> str:
-    """At most FEEDBACK_CHARS: most of it from the head, the rest from the tail."""
-    if len(text) <= FEEDBACK_CHARS:
+def answer(trajectory: Trajectory) -> str:
+    """What the agent answered, quoted and bounded."""
+    return quoted(shortened(trajectory.answer, ANSWER_CHARS))
+
+
+def arguments(call: ToolCall) -> dict[str, Any]:
+    """A call's arguments, each text among them bounded."""
+    return {
+        name: shortened(value) if isinstance(value, str) else value
+        for name, value in call.arguments.items()
+    }
+
+
+def shortened(text: str, limit: int = FEEDBACK_CHARS) -> str:
+    """At most `limit` characters: most of it from the head, the rest from the tail."""
+    if len(text) <= limit:
         return text
     mark = " [...] "
-    tail = FEEDBACK_CHARS * 3 // 10
-    return text[: FEEDBACK_CHARS - len(mark) - tail] + mark + text[-tail:]
+    tail = limit * 3 // 10
+    return text[: limit - len(mark) - tail] + mark + text[-tail:]
 
 
 def screenshots(trajectory: Trajectory, count: int) -> list[tuple[str, bytes]]:

@@ -74,7 +74,7 @@ async def webvoyager(
     asked = evidence.ask(
         WEBVOYAGER,
         f"Task: {evidence.quoted(trajectory.task.intent)}\n"
-        f"Answer: {evidence.quoted(trajectory.answer)}\n"
+        f"Answer: {evidence.answer(trajectory)}\n"
         f"The {len(shown)} last screenshots:",
         *evidence.pictures(shown),
         _CLOSING,
@@ -89,7 +89,7 @@ def messages(trajectory: Trajectory, screenshots: int) -> list[evidence.Message]
             f"Task: {evidence.quoted(trajectory.task.intent)}",
             "History:",
             *evidence.history(trajectory),
-            f"Answer: {evidence.quoted(trajectory.answer)}",
+            f"Answer: {evidence.answer(trajectory)}",
             "Screenshots:",
         ]
     )
@@ -102,15 +102,17 @@ def short_messages(trajectory: Trajectory, screenshots: int) -> list[evidence.Me
     shown = []
     if screenshots >= 0:
         shown = evidence.screenshots(trajectory, screenshots)
-    said = f"{evidence.quoted(trajectory.answer)}\n" if trajectory.answer else ""
-    calls = [
-        f"{evidence.quoted({'name': call.name, 'arguments': dict(call.arguments)})}\n"
-        f"{evidence.quoted(evidence.shortened(line.text))}\n"
-        for turn in trajectory.turns
-        for call, line in zip(turn.calls, turn.feedback, strict=False)
-    ]
+    lines = []
+    for turn in trajectory.turns:
+        for call, line in zip(turn.calls, turn.feedback, strict=False):
+            told = {"name": call.name, "arguments": evidence.arguments(call)}
+            lines.append(evidence.quoted(told))
+            lines.append(evidence.quoted(evidence.shortened(line.text)))
+    if trajectory.answer:
+        lines.append(evidence.answer(trajectory))
+    lines.append(evidence.quoted(trajectory.task.intent))
     return evidence.ask(
         _SHORT,
         *(evidence.image(png) for _, png in shown),
-        "".join([*calls, said, f"{evidence.quoted(trajectory.task.intent)}\n"]),
+        "".join(f"{line}\n" for line in lines),
     )

@@ -192,17 +192,18 @@ async def test_one_probe_closes_the_circuit_or_keeps_it_open(ask, endpoint):
 def test_only_one_call_probes_and_a_cancelled_one_says_nothing():
     now = [0.0]
     breaker = remote.Breaker(10.0, lambda: now[0])
+    for _ in range(6):
+        assert not breaker.begin()
     for _ in range(5):
-        breaker.begin()
-        breaker.end(False)
+        breaker.end(False, is_probe=False)
     assert breaker.is_open and not breaker.lets_through
     now[0] = 10.0
-    breaker.begin()
+    assert breaker.begin()
+    breaker.end(None, is_probe=False)  # an older call
     assert not breaker.lets_through
-    breaker.end(None)
+    breaker.end(None, is_probe=True)
     assert breaker.lets_through
-    breaker.begin()
-    breaker.end(True)
+    breaker.end(True, is_probe=breaker.begin())
     assert not breaker.is_open
 
 

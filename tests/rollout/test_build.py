@@ -84,8 +84,10 @@ class Sampler:
     async def sample(self, request):
         self.now += 1
         self.most = max(self.most, self.now)
-        await asyncio.sleep(0.01)
-        self.now -= 1
+        try:
+            await asyncio.sleep(0.01)
+        finally:  # whoever asked may go away
+            self.now -= 1
         return types.Reply(text=grammar.render("hm", (CLICK,)))
 
     async def release(self, episode_id):
