@@ -4,8 +4,8 @@
 
 Two tables of times that were taken in turns, in one process, warm. First: eight new
 prompts with a screenshot each, as many tokens from both sides, greedy, float32, two
-threads, images cut beforehand; torch runs the very same checkpoint folder, left-padded
-and with its cache. Second: one turn of an episode with 300 text
+threads, from ids and patches to ids; torch runs the very same checkpoint folder,
+left-padded and with its cache. Second: one turn of an episode with 300 text
 and 900 image tokens a turn, where only the newest screenshot is seen, with its row and
 with the row forgotten before; the model has the share of attention of an 8B one. The
 last line is JSON: `vs_torch_generate` on the demo's model, `vs_torch_generate_512` on
@@ -34,7 +34,9 @@ from ml_collections import ConfigDict
 from benchmarks import checkpoints, trajectories
 from openwebrl_jax.core import types
 from openwebrl_jax.models import load
+from openwebrl_jax.policy import prompt as prompts
 from openwebrl_jax.policy import sampler as samplers
+from openwebrl_jax.policy import speaker
 from openwebrl_jax.tokens import chat as chats
 from openwebrl_jax.tokens import images
 
@@ -146,26 +148,31 @@ async def speak(
     return seconds, replies
 
 
-async def speak_anew(
-    one: samplers.Sampler, params: Any, requests: list[types.SampleRequest]
-) -> tuple[float, list[types.Reply]]:
-    """`speak` of screenshots that are cut and of which nothing was computed yet."""
-    await speak(one, requests)
-    await one.load(0, params)  # as new weights do, it empties all that was computed
-    return await speak(one, requests)
+async def speak_ids(
+    one: samplers.Sampler, params: Any, read: list[prompts.Prompt]
+) -> tuple[float, list[speaker.Spoken]]:
+    """Seconds and what is drawn for prompts of which nothing was computed yet."""
+    await one.load(0, params)  # as new weights do, it empties all rows
+    start_s = time.perf_counter()
+    spoken = await asyncio.gather(*map(one.speak, read))
+    seconds = time.perf_counter() - start_s
+    for prompt in read:
+        await one.release(prompt.episode_id)
+    return seconds, spoken
 
 
 def torch_inputs(
-    folder: pathlib.Path, requests: list[types.SampleRequest], replies: Any
+    folder: pathlib.Path,
+    requests: list[types.SampleRequest],
+    read: list[prompts.Prompt],
 ) -> dict[str, torch.Tensor]:
     """The same prompts, left-padded."""
     chat, spec = load_chat(folder), images.load_spec(folder)
-    prompts = [[*reply.system_ids, *reply.seen_ids] for reply in replies]
-    length = max(map(len, prompts))
-    ids = [[chat.end_id] * (length - len(row)) + row for row in prompts]
-    mask = [[0] * (length - len(row)) + [1] * len(row) for row in prompts]
+    ids = [prompt.ids_L.tolist() for prompt in read]
+    length = max(map(len, ids))
+    mask = [[0] * (length - len(row)) + [1] * len(row) for row in ids]
+    ids = torch.tensor([[chat.end_id] * (length - len(row)) + row for row in ids])
     cut = [images.patches(spec, *request.images.values()) for request in requests]
-    ids = torch.tensor(ids)
     return {
         "input_ids": ids,
         "attention_mask": torch.tensor(mask),
@@ -194,14 +201,15 @@ def against_torch(folder: pathlib.Path) -> float:
     draw, seconds, told = np.random.default_rng(0), [], []
     for number in range(_REPEATS.value + WARM):
         requests = new_requests(draw)
-        our_s, replies = asyncio.run(speak_anew(ours, params, requests))
-        inputs = torch_inputs(folder, requests, replies)
+        read = [ours.read(request) for request in requests]
+        our_s, spoken = asyncio.run(speak_ids(ours, params, read))
+        assert all(len(each.ids) == REPLY for each in spoken)
+        inputs = torch_inputs(folder, requests, read)
         start_s = time.perf_counter()
         with torch.inference_mode():
-            spoken = theirs.generate(**inputs, do_sample=False, max_new_tokens=REPLY)
+            rows = theirs.generate(**inputs, do_sample=False, max_new_tokens=REPLY)
         their_s = time.perf_counter() - start_s
-        assert spoken.shape == (ROWS, inputs["input_ids"].shape[1] + REPLY)
-        assert all(len(reply.response_ids) == REPLY for reply in replies)
+        assert rows.shape == (ROWS, inputs["input_ids"].shape[1] + REPLY)
         if number >= WARM:
             seconds.append((our_s, their_s))
         told.append(inputs["input_ids"].shape[1])

@@ -8,7 +8,8 @@
 #
 # Trains on a SLURM cluster: learner and serving on the first part's GPU nodes, browsers
 # on the second part's CPU nodes. Submitted from the project's folder, which all nodes
-# share; flags are those of launch.train:
+# share; flags are those of launch.train, where batch.rows (16 here) has to be a multiple
+# of the learner's devices:
 #
 #   sbatch launch/cluster/slurm.sh --config=configs/grpo_short.py --workdir=runs/short
 #   launch/cluster/slurm.sh --dry-run ...      prints what would be run, in order
@@ -51,4 +52,4 @@ fi
 start srun --het-group=1 "--nodes=${#cpu[@]}" "--ntasks=${#cpu[@]}" "$node" browser "$address"
 run "$node" wait "$address" "$((${#gpu[@]} + ${#cpu[@]}))"
 run .venv/bin/python -m launch.train "--config.cluster.address=$address" \
-  "--config.cluster.learner_processes=${#gpu[@]}" "$@"
+  "--config.cluster.learner_processes=${#gpu[@]}" --config.batch.rows=16 "$@"

@@ -5,11 +5,12 @@
 #   tpu_pod.sh [--dry-run] NAME ZONE FLAGS...   from anywhere with gcloud
 #   tpu_pod.sh [--dry-run] host FLAGS...        on every host of the slice at once
 #
-# FLAGS are those of launch.train. The project lies in FOLDER (~/openwebrl_jax) on every
+# FLAGS are those of launch.train, where batch.rows (16 here) has to be a multiple of the
+# slice's chips. The project lies in FOLDER (~/openwebrl_jax) on every
 # host, the cluster's token in ~/.ray/auth_token (see node.sh), the --workdir on a disk
 # that all share. Then, on each other machine,
 #
-#   launch/cluster/node.sh serving HOST:6379    a TPU VM or GPU machine
+#   launch/cluster/node.sh serving HOST:6379    a TPU VM
 #   launch/cluster/node.sh browser HOST:6379    a CPU machine
 #
 # with HOST the slice's first one. Training begins when NODES nodes are there, by default
@@ -58,4 +59,4 @@ trap 'jobs -p | xargs -r kill 2>/dev/null || true' EXIT
 start "$node" learner
 run "$node" wait "$address" "${NODES:-$((${#host[@]} + 2))}"
 run .venv/bin/python -m launch.train "--config.cluster.address=$address" \
-  "--config.cluster.learner_processes=${#host[@]}" "$@"
+  "--config.cluster.learner_processes=${#host[@]}" --config.batch.rows=16 "$@"

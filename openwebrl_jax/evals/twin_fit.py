@@ -112,6 +112,11 @@ def _steady(records: Records, config: Mapping[str, Any], workdir: Path) -> Recor
 
 def _sizes(config: Mapping[str, Any], record: Mapping[str, Any]) -> twin.Sizes:
     """What the run was; an older one does not tell its devices, and has one then."""
+    if config.get("cluster.colocated"):
+        raise ValueError(
+            "that run had config.cluster.colocated=True; wanted one whose learner and "
+            "sampler have devices of their own: in the twin they never wait for turns"
+        )
     told = config["cluster.learner_devices"] * config["cluster.learner_processes"]
     serving = config["cluster.serving_devices"]
     return twin.Sizes(

@@ -14,7 +14,7 @@ from flax import nnx
 
 from openwebrl_jax.learn import hosts
 from openwebrl_jax.models import load
-from openwebrl_jax.models.sizes import Sizes
+from openwebrl_jax.models.sizes import Sizes, load_sizes
 
 EXPORT = "export"  # the folder that a run leaves in its workdir
 
@@ -54,9 +54,22 @@ def find(path: str, *, command: str = "") -> Path:
         ) from None
 
 
+def everywhere(path: str) -> str:
+    """What `find` finds, by a name that other hosts can find it by.
+
+    That is the whole path of a folder, or the Hub id, which each host fetches itself.
+    """
+    return str(find(path).absolute()) if Path(path).exists() else path
+
+
 def check(folder: Path) -> None:
     """Refuses a folder that cannot be loaded; touches no device."""
     load.check_model(folder)
+
+
+def width(folder: Path) -> int:
+    """Of the decoder's hidden states."""
+    return load_sizes(folder).decoder.width
 
 
 def read(folder: Path) -> Policy:

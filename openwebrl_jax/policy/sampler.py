@@ -92,9 +92,17 @@ class Sampler:
     async def sample(self, request: types.SampleRequest) -> types.Reply:
         """One turn; a request that cannot be sampled fails alone."""
         start_s = time.monotonic()
-        prompt = await asyncio.to_thread(self._reader.read, request)
+        prompt = await asyncio.to_thread(self.read, request)
         read_s = time.monotonic() - start_s
-        return self._reply(prompt, await self._batcher.submit(prompt), read_s)
+        return self._reply(prompt, await self.speak(prompt), read_s)
+
+    def read(self, request: types.SampleRequest) -> prompts.Prompt:
+        """The request as ids and patches; a Failure says why it cannot be read."""
+        return self._reader.read(request)
+
+    async def speak(self, prompt: prompts.Prompt) -> speaker.Spoken:
+        """Ids and log-probs drawn for a prompt that was read."""
+        return await self._batcher.submit(prompt)
 
     async def release(self, episode_id: str) -> None:
         """The episode has ended: others may have its row."""

@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from openwebrl_jax.agent import single
@@ -119,6 +119,7 @@ class Runner:
         is_greedy: bool = False,
         error_rate: float | None = None,
         fresh_browser: bool = False,
+        on_turn: Callable[[], Awaitable[None]] | None = None,
     ) -> tuple[types.Trajectory, types.Reward]:
         """Plays the task and rewards it, when there is a free context.
 
@@ -128,11 +129,14 @@ class Runner:
           is_greedy: True = argmax in place of sampling.
           error_rate: of the task's oracle, which then plays; None = the policy does.
           fresh_browser: True = in a Chromium of its own that nothing has touched.
+          on_turn: told when such an episode begins; they play one at a time.
         """
         how = {"key": key, "is_greedy": is_greedy, "error_rate": error_rate}
         gate = self._apart if fresh_browser else self._turnstile
         play = self._play_apart if fresh_browser else self._play_pooled
         async with gate:
+            if on_turn and fresh_browser:
+                await on_turn()
             trajectory = await play(task, how)
         begun = time.monotonic()
         reward = await self.judge(trajectory)

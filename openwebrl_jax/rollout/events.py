@@ -85,6 +85,13 @@ def _leased(state: State, event: Event) -> State:
     return _count(state, "leased") if is_first else state
 
 
+def _renewed(state: State, event: Event) -> State:
+    """The worker had to wait for its turn or for the judge, and is still there."""
+    place = _place(state, event, Status.RUNNING, Status.AWAITING_JUDGE)
+    place = dataclasses.replace(place, deadline_s=event["deadline_s"])
+    return _with_place(state, event, place)
+
+
 def _scored(state: State, event: Event) -> State:
     place = _place(state, event, Status.RUNNING, Status.AWAITING_JUDGE)
     record = records.from_json(types.Slot, event["record"])
@@ -275,6 +282,7 @@ def _site_answered(state: State, event: Event) -> State:
 _APPLY: dict[str, Callable[[State, Event], State]] = {
     "opened": _opened,
     "leased": _leased,
+    "renewed": _renewed,
     "scored": _scored,
     "voided": _voided,
     "parked": _parked,

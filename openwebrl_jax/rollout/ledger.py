@@ -137,6 +137,18 @@ def worker_lost(state: State, now_s: float, worker: str) -> list[Event]:
     return _lose(state, now_s, lambda place: place.worker == worker)
 
 
+def renew(
+    state: State, now_s: float, ordinal: int, slot: int, attempt: int
+) -> list[Event]:
+    """The lease counts from now on; [] = it is no longer held."""
+    entry = state.groups.get(ordinal)
+    place = entry.places[slot] if entry and entry.stage is Stage.OPEN else None
+    if place is None or not place.worker or place.attempt != attempt:
+        return []
+    told = closing.event("renewed", ordinal, slot, attempt)
+    return [told | {"deadline_s": now_s + state.limits.lease_timeout_s}]
+
+
 def finish(
     state: State,
     now_s: float,

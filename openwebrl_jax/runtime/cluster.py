@@ -51,14 +51,15 @@ def check(config: Any) -> None:
         checks.check_platform(config.cluster.platform, accelerators()[0])
 
 
-def check_room(config: Any) -> None:
+def check_room(config: Any, width: int) -> None:
     """Refuses actors that find no room, and a mesh that does not fit the learner's.
 
-    A cluster elsewhere is looked at once it was joined.
+    `width` is that of the model. A cluster elsewhere is looked at once it was joined.
     """
     if not config.cluster.address or ray.is_initialized():
         count = devices.check(config, _nodes(config))
         checks.check_config(config, devices=count or None, look_at_disk=False)
+        devices.check_width(config, count, width)
 
 
 def _nodes(config: Any) -> list[devices.Node]:

@@ -17,7 +17,7 @@ from openwebrl_jax.runtime import cluster, own_judge
 from openwebrl_jax.runtime.serving import Serving
 from openwebrl_jax.runtime.worker import Job, Result, Worker
 
-_DEATHS = 10  # without any progress between them; more is no accident
+_DEATHS = 10  # and one a worker, without progress between them, are no accident
 _CLOSE_S = 30.0
 _STATS_S = 5.0
 
@@ -25,16 +25,17 @@ _STATS_S = 5.0
 class Deaths:
     """Counts actors that died since there was progress, and tells of each."""
 
-    def __init__(self):
+    def __init__(self, workers: int = 0):
+        self._limit = _DEATHS + workers
         self._count = 0
 
     def mourn(self, what: str) -> None:
         """One more; too many are a StallError."""
         self._count += 1
-        if self._count > _DEATHS:
+        if self._count > self._limit:
             raise ledger.StallError(
-                f"{_DEATHS} actors died and nothing came of the others: {what}; see "
-                "Ray's logs, mend the cause, and give the same command again"
+                f"{self._limit} actors died and nothing came of the others: {what}; "
+                "see Ray's logs, mend the cause, and give the same command again"
             )
         print(what, file=sys.stderr, flush=True)
 
@@ -49,10 +50,11 @@ class Crew:
     def __init__(self, config: Any):
         self._config = config
         self._born = 0
-        self.deaths = Deaths()
+        self.deaths = Deaths(config.rollout.workers)
         self.serving: Any = None  # None = no model yet
         self.rule: types.SamplingRule | None = None
         self.workers: dict[str, Any] = {}
+        self.starts: dict[str, Any] = {}  # what is there when a worker has started
         self.judge: Any = None  # None = no judge of our own
         self._settings = config  # as the workers get it
         if config.reward.judge.workdir:
@@ -65,18 +67,21 @@ class Crew:
         if workdir and self.judge is None:
             own = own_judge.own_config(workdir)
             self.judge = own_judge.serve(self._config, workdir, own)
-        while len(self.workers) < self._config.rollout.workers:
-            self.hire()
+        missing = self._config.rollout.workers - len(self.workers)
+        ray.get([self.starts[self.hire()] for _ in range(missing)])
 
     def hire(self) -> str:
-        """Starts one more worker and returns its name."""
+        """Calls for one more worker and returns its name.
+
+        Nobody can say when it has started: a node may have to come back first.
+        """
         name = f"worker-{self._born}"
         self._born += 1
         worker = cluster.actor(Worker, self._config, "browser")
-        # Its methods interleave.
-        ray.get(worker.start.remote(self._settings, name, self.judge))
-        if self.rule is not None:
-            ray.get(worker.connect.remote(self.serving, self.rule))
+        voice = (self.serving, self.rule) if self.rule is not None else ()
+        self.starts[name] = worker.start.remote(
+            self._settings, name, self.judge, *voice
+        )
         self.workers[name] = worker
         return name
 
@@ -125,12 +130,15 @@ class Crew:
             (ref,), _ = ray.wait(list(running), num_returns=1)
             name, part = running.pop(ref)
             try:
-                for (index, _), result in zip(part, ray.get(ref), strict=True):
+                told = ray.get(ref) or []  # a worker that has started tells nothing
+                for (index, _), result in zip(part, told, strict=True):
                     results[index] = result
                     on_result(result)
             except ray.exceptions.RayActorError:
                 waiting += part
                 name = self.replace(name)
+                running[self.starts[name]] = (name, [])
+                continue
             give(name)
         return [results[index] for index in range(len(jobs))]
 
@@ -139,13 +147,14 @@ class Crew:
         if name not in self.workers:  # another of its jobs has seen the death
             return next(reversed(self.workers))
         self.deaths.mourn(f"{name} died; another one takes its place")
-        del self.workers[name]
+        del self.workers[name], self.starts[name]
         return self.hire()
 
     def disband(self) -> None:
         """Ends what is left of all actors, at once."""
         cluster.kill(*self.workers.values())
         self.workers.clear()
+        self.starts.clear()
         self._dismiss_judge()
         self.dismiss()
 

@@ -42,13 +42,16 @@ def needs(config: Any, role: str, nodes: Sequence[Node]) -> dict[str, float]:
 
 
 def learner_devices(config: Any, nodes: Sequence[Node]) -> int:
-    """Devices of each learner process: as configured, or the most that fit."""
+    """Devices of each learner process: as configured, or the most that fit.
+
+    Of these only powers of 2: they divide rows, heads and the widths of models.
+    """
     if config.cluster.learner_devices:
         return config.cluster.learner_devices
     most = int(max(node.get(kind(nodes), 0) for node in nodes))
-    for count in range(most, 0, -1):
-        if not _faults(config, nodes, count):
-            return count
+    for power in reversed(range(most.bit_length())):
+        if not _faults(config, nodes, 2**power):
+            return 2**power
     raise ValueError(" ".join(_faults(config, nodes, 1)))
 
 
@@ -70,6 +73,18 @@ def check(config: Any, nodes: Sequence[Node]) -> int:
     if found:
         raise ValueError(" ".join(found))
     return count * config.cluster.learner_processes
+
+
+def check_width(config: Any, count: int, width: int) -> None:
+    """Refuses a mesh over whose fsdp the parameters could not be split."""
+    mesh = config.mesh
+    fsdp = count // (mesh.data * mesh.tp) if mesh.fsdp == -1 else mesh.fsdp
+    if fsdp > 1 and width % fsdp:
+        raise ValueError(
+            f"config.mesh: fsdp={fsdp} does not divide the model's width of {width}: "
+            f"each of the learner's {count} devices would hold all of it; set "
+            "config.cluster.learner_devices or config.mesh so that it does"
+        )
 
 
 def _faults(config: Any, nodes: Sequence[Node], learner: int) -> list[str]:

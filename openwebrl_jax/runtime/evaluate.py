@@ -28,7 +28,7 @@ def run(config: Any, workdir: str, model: str) -> None:
     checks.check_config(config)
     build.check(config)
     cluster.check(config)
-    origin = folder.find(model or workdir)
+    origin = folder.find(model or workdir).absolute()
     folder.check(origin)
     feed.check(origin, config, build.opening(config))
     cluster.start(config)

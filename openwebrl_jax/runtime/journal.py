@@ -16,14 +16,23 @@ class Journal:
 
     def __init__(self, path: Path):
         _drop_torn_line(path)
-        self._file = open(path, "a", encoding="utf-8")
+        self._file = open(path, "ab", buffering=0)
 
     def append(self, events: Iterable[dict[str, Any]], *, is_durable: bool) -> None:
-        """Writes events; `is_durable` waits until the disk has them."""
-        self._file.writelines(_line(event) for event in events)
-        self._file.flush()
-        if is_durable:
-            os.fsync(self._file.fileno())
+        """Writes all events or none; `is_durable` waits until the disk has them.
+
+        Raises OSError where they could not be written, as on a full disk.
+        """
+        left = b"".join(map(_line, events))
+        length = os.fstat(self._file.fileno()).st_size
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+            if is_durable:
+                os.fsync(self._file.fileno())
+        except OSError:
+            self._file.truncate(length)
+            raise
 
     def close(self) -> None:
         """Closes the file."""
@@ -53,9 +62,9 @@ def read(path: Path) -> list[dict[str, Any]]:
     return events
 
 
-def _line(event: dict[str, Any]) -> str:
-    text = json.dumps(event, separators=(",", ":"))
-    return f"{zlib.crc32(text.encode()):08x} {text}\n"
+def _line(event: dict[str, Any]) -> bytes:
+    text = json.dumps(event, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

@@ -64,8 +64,9 @@ class Learner:
         self._workdir = Path(workdir)
         if hosts.is_first():
             self._fence = cluster.fence(self._workdir / "learner.lock")
-        self._policy = folder.read(Path(origin))
-        self._feed = feed.make_feed(origin, config)
+        found = folder.find(origin)
+        self._policy = folder.read(found)
+        self._feed = feed.make_feed(str(found), config)
         self._update, self._state = setup.make(self._policy, config, self._feed.rule)
         if self._turns is not None:
             self._update = self._update.in_turns(self._turns)
@@ -238,8 +239,8 @@ class Learner:
         every, last = self._config.checkpoint.every, self._config.algo.iterations
         if iteration % every == 0 or iteration == last:
             self._keeper.save(iteration, self._state, {_LEDGER: snapshot})
-            oldest = self._keeper.oldest()
-            if oldest is not None:
+            oldest = hosts.agree(self._keeper.oldest() or 0)
+            if oldest:
                 self._queue.checkpointed(oldest)
 
 

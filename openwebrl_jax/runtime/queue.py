@@ -72,6 +72,12 @@ class Queue:
             state = books.restore(snapshot)
             state = dataclasses.replace(state, limits=limits(config))
         past = journal.read(path)
+        if len(past) < state.applied:
+            raise ValueError(
+                f"{path} has {len(past)} events, the checkpoint of iteration "
+                f"{iteration} was made after {state.applied}; bring the whole file "
+                "back, or start a new workdir"
+            )
         self._state = events.apply_all(state, past[state.applied :])
         self._journal = journal.Journal(path)
         self._changed = asyncio.Event()
@@ -93,6 +99,11 @@ class Queue:
                 return lease
             await self._change()
         return None
+
+    async def renew(self, ordinal: int, slot: int, attempt: int) -> None:
+        """The worker is there and had to wait: its lease counts from now on."""
+        found = ledger.renew(self._state, time.time(), ordinal, slot, attempt)
+        self._write(found, is_durable=False)
 
     async def finish(
         self, ordinal: int, slot: int, attempt: int, record: types.Slot

@@ -9,6 +9,7 @@ import contextlib
 from typing import Any
 
 from openwebrl_jax.core import types
+from openwebrl_jax.learn import folder as folders
 from openwebrl_jax.policy import sampler
 
 
@@ -21,7 +22,8 @@ class Serving:
 
     async def serve(self, config: Any, folder: str) -> types.SamplingRule:
         """Loads the checkpoint folder as version 0 and compiles the programs."""
-        self._sampler = sampler.make_sampler(folder, config, self._turns)
+        found = folders.find(folder)
+        self._sampler = sampler.make_sampler(found, config, self._turns)
         await self._sampler.warm_up()
         return self._sampler.rule
 

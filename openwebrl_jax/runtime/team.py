@@ -22,7 +22,7 @@ class Team:
         is_colocated = config.cluster.colocated and config.stage == "grpo"
         kind = Colocated if is_colocated else Learner
         self._actors = [cluster.actor(kind, config, "learner") for _ in range(count)]
-        self._following: list[Any] = []
+        self.following: list[Any] = []  # what the others do; it ends with the stage
 
     def start(self, *arguments: Any) -> list[Any]:
         """Begins `Learner.start` in all; references to what they return."""
@@ -50,15 +50,30 @@ class Team:
     def stream(self, stage: str) -> Iterator[Any]:
         """References to what the first one yields of a stage that all run."""
         first, *others = self._actors
-        self._following = [actor.follow.remote(stage) for actor in others]
+        self.following = [actor.follow.remote(stage) for actor in others]
         return getattr(first, stage).options(num_returns="streaming").remote()
+
+    def results(self, stage: str) -> Iterator[Any]:
+        """What the first one yields; an error of any of them raises at once."""
+        stream = self.stream(stage)
+        others = list(self.following)
+        while True:
+            (ref,), _ = ray.wait([stream, *others], num_returns=1)
+            if ref is not stream:
+                ray.get(ref)
+                others.remove(ref)
+                continue
+            try:
+                yield ray.get(next(stream))
+            except StopIteration:
+                return
 
     def has_lost_one(self) -> bool:
         """True = one has died, and what the others raise is of that alone."""
-        if not self._following:
+        if not self.following:
             return False
         ended, _ = ray.wait(
-            self._following, num_returns=len(self._following), timeout=_NOTICED_S
+            self.following, num_returns=len(self.following), timeout=_NOTICED_S
         )
         return any(_is_dead(ref) for ref in ended)
 

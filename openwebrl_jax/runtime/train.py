@@ -38,7 +38,7 @@ def run(config: Any, workdir: str) -> None:
     with checks.held(workdir):
         cluster.start(config)
         try:
-            cluster.check_room(config)
+            cluster.check_room(config, folder.width(folder.find(origin)))
             if config.stage == "sft":
                 sft(config, workdir, origin)
             else:
@@ -59,16 +59,15 @@ def check(config: Any, workdir: str) -> str:
         )
     build.check(config)
     cluster.check(config)
-    cluster.check_room(config)
-    origin = folder.find(
-        config.init_from or config.model.path, command=config.init_command
-    )
+    name = config.init_from or config.model.path
+    origin = folder.find(name, command=config.init_command)
     folder.check(origin)
+    cluster.check_room(config, folder.width(origin))
     feed.check(str(origin), config, build.opening(config))
     checks.check_workdir(workdir, config)
     if config.stage == "grpo":
         _check_tasks(config, workdir)
-    return str(origin)
+    return folder.everywhere(name)
 
 
 def _check_tasks(config: Any, workdir: str) -> None:
@@ -100,7 +99,7 @@ def sft(config: Any, workdir: str, origin: str) -> str:
     def life(learner: Team) -> str:
         ray.get(learner.start(config, workdir, origin))
         with contextlib.closing(_writer(config, workdir)) as writer:
-            for step, told in map(ray.get, learner.stream("sft")):
+            for step, told in learner.results("sft"):
                 writer.write(step, told)
                 deaths.forget()
         return learner.call("export")
@@ -164,29 +163,38 @@ def _grpo(
 def _supervised(
     crew: Crew, queue: Any, learner: Team, workdir: str
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """What the learner tells, while dead workers are replaced; others' deaths raise."""
+    """What the learner tells, while dead workers are replaced; others' deaths raise.
+
+    A worker serves once it has started; until then the others go on without it.
+    """
     stream = learner.stream("grpo")
     watched = [actor.watch.remote() for actor in (crew.serving, crew.judge) if actor]
     kept = str(Path(workdir) / store.FOLDER)
-    serving = {w.serve.remote(queue, kept): name for name, w in crew.workers.items()}
+    others = [*watched, *learner.following]
+    working = {crew.starts[name]: name for name in crew.workers}
     while True:
-        (ref,), _ = ray.wait([stream, *watched, *serving], num_returns=1)
+        refs = [stream, *others, *working]
+        (ref,), _ = ray.wait(refs, num_returns=1)
         if ref is stream:
             try:
                 told: Any = ray.get(next(stream))
             except StopIteration:
                 return
             yield told
-            continue
-        if ref in watched:
+        elif ref in others:
             ray.get(ref)
-        name = serving.pop(ref)
-        try:
-            ray.get(ref)
-        except ray.exceptions.RayActorError:
-            ray.get(queue.worker_lost.remote(name))
-            name = crew.replace(name)
-            serving[crew.workers[name].serve.remote(queue, kept)] = name
+            others.remove(ref)
+        else:
+            name = working.pop(ref)
+            try:
+                ray.get(ref)
+            except ray.exceptions.RayActorError:
+                ray.get(queue.worker_lost.remote(name))
+                name = crew.replace(name)
+                working[crew.starts[name]] = name
+                continue
+            if ref == crew.starts[name]:
+                working[crew.workers[name].serve.remote(queue, kept)] = name
 
 
 def _bear(error: ray.exceptions.RayError, deaths: crews.Deaths, learner: Team) -> None:

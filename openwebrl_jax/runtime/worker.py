@@ -50,8 +50,15 @@ class Result:
 class Worker:
     """Owns a Runner (browser, local sites, rewards) with several contexts."""
 
-    async def start(self, config: Any, name: str, judge: Any = None) -> None:
-        """Starts Chromium and the local sites.
+    async def start(
+        self,
+        config: Any,
+        name: str,
+        judge: Any = None,
+        serving: Any = None,
+        rule: types.SamplingRule | None = None,
+    ) -> None:
+        """Starts the local sites, and connects where there is a serving actor.
 
         `judge` = the actor that serves a judge of our own; None = there is none.
         """
@@ -69,6 +76,8 @@ class Worker:
         self._turnstile = asyncio.Semaphore(self._contexts)
         self._told = dict.fromkeys(COUNTED, 0.0)
         await self._runner.start()
+        if rule is not None:
+            await self.connect(serving, rule)
 
     async def connect(self, serving: Any, rule: types.SamplingRule) -> None:
         """From now on the policy speaks through this serving actor."""
@@ -96,7 +105,7 @@ class Worker:
         since_s = time.monotonic()
         while lease := await queue.lease.remote(self._name):
             leased_s = time.monotonic()
-            record = await self._fill(lease, folder)
+            record = await self._fill(lease, folder, queue)
             self._told["wait_s"] += leased_s - since_s
             since_s = time.monotonic()
             self._told["busy_s"] += since_s - leased_s
@@ -106,20 +115,23 @@ class Worker:
             if record.cause is Cause.SAMPLER_UNAVAILABLE:
                 await asyncio.sleep(_CALM_S)
 
-    async def _fill(self, lease: ledger.Lease, folder: str) -> types.Slot:
+    async def _fill(self, lease: ledger.Lease, folder: str, queue: Any) -> types.Slot:
         """Plays a slot, or judges what was played, and stores it."""
+        at = lease.ordinal, lease.slot, lease.attempt
         if lease.trajectory:
             trajectory, _ = store.load(folder, lease.trajectory)
             reward = await self._runner.judge(trajectory)
             while reward.cause is Cause.JUDGE_UNAVAILABLE:  # it costs no try
                 await asyncio.sleep(self._rest_s)
                 await self._judge.recovered()
+                await queue.renew.remote(*at)
                 reward = await self._runner.judge(trajectory)
         else:
             trajectory, reward = await self._runner.run(
                 lease.task,
                 key=(self._seed, lease.ordinal, lease.slot),
                 fresh_browser=lease.fresh_browser,
+                on_turn=lambda: queue.renew.remote(*at),
             )
         self._told["judge_s"] += trajectory.waits.judge_s
         spent = self._judge.spent() if self._judge is not None else {}

@@ -108,13 +108,14 @@ def test_a_slurm_job_puts_browsers_on_its_second_part():
     assert {"--het-group=1", "--nodes=3", "--ntasks=3"} <= set(browsers)
     assert browsers[-4:] == [NODE, "browser", "gpu-1:6379", "&"]
     assert wait == [NODE, "wait", "gpu-1:6379", "5"]
-    assert train[1:5] == [
+    assert train[1:6] == [
         "-m",
         "launch.train",
         "--config.cluster.address=gpu-1:6379",
         "--config.cluster.learner_processes=2",
+        "--config.batch.rows=16",
     ]
-    assert tuple(train[5:]) == FLAGS
+    assert tuple(train[6:]) == FLAGS
 
 
 def test_a_slurm_job_says_what_it_asks_for_before_its_first_command():

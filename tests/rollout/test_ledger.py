@@ -210,6 +210,31 @@ def test_an_episode_that_the_judge_missed_is_judged_from_disk():
     }
 
 
+def test_a_lease_counts_from_when_the_worker_could_begin():
+    state = ledger.new_state(moves.limits())
+    state, lease = moves.offer(state)
+    at = lease.ordinal, lease.slot, lease.attempt
+    state = moves.play(state, ledger.renew(state, 9.0, *at))
+    assert not ledger.expire(state, 18.0) and ledger.expire(state, 19.0)
+    state = moves.play(state, ledger.expire(state, 19.0))
+    assert not ledger.renew(state, 19.0, *at)
+    state, again = moves.offer(state, now_s=19.0)
+    assert again.slot == lease.slot and not ledger.renew(state, 19.0, *at)
+
+
+def test_a_judge_may_be_away_for_longer_than_any_lease():
+    state = ledger.new_state(moves.limits(retries=1))
+    state, lease = moves.offer(state)
+    state = moves.finish(state, lease, None, Cause.DONE, Cause.JUDGE_UNAVAILABLE)
+    state, judging = moves.offer(state, now_s=10.0)
+    at = judging.ordinal, judging.slot, judging.attempt
+    for now_s in range(15, 100, 5):
+        assert not ledger.expire(state, now_s)
+        state = moves.play(state, ledger.renew(state, now_s, *at))
+    state = moves.finish(state, judging, 1.0)
+    assert books.counts(state)["slots"]["scored"] == 1
+
+
 @pytest.mark.parametrize("is_overdue", [True, False])
 def test_an_episode_that_kills_whoever_judges_it_ends_as_void(is_overdue):
     """R32: workers die on its judging, or hang, a bounded number of times."""

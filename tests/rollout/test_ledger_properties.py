@@ -15,7 +15,7 @@ WORKERS = ("a", "b", "c")
 MOVES = (
     *("work", "offer", "finish") * 3,
     *("take", "train", "acknowledge") * 2,
-    *("again", "tick", "lose", "checkpoint", "crash"),
+    *("again", "renew", "tick", "lose", "checkpoint", "crash"),
 )
 OUTCOMES = (
     (1.0, Cause.DONE),
@@ -98,6 +98,14 @@ def work(world: World, pick: int) -> None:
     for number in range(pick % 10):
         if offer(world, pick + number):
             finish(world, len(world.held) - 1, (float(number % 2), Cause.DONE))
+
+
+def renew(world: World, pick: int) -> None:
+    """Whoever holds a lease, or held it, says that it is still there."""
+    if world.held:
+        lease = world.held[pick % len(world.held)]
+        at = lease.ordinal, lease.slot, lease.attempt
+        play(world, ledger.renew(world.state, world.now_s, *at))
 
 
 def again(world: World, pick: int) -> None:

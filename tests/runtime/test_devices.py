@@ -26,13 +26,13 @@ CPUS = {"CPU": 32.0, "browser": 8.0}
 @pytest.mark.parametrize(
     ("settings", "nodes", "each"),
     [
-        ({}, gpus(8), 7),  # all but serving's
-        ({"serving_devices": 2}, gpus(8), 6),
+        ({}, gpus(8), 4),  # a power of 2 beside serving's
+        ({"serving_devices": 2}, gpus(8), 4),
         ({"colocated": True}, gpus(1), 1),
         ({"colocated": True}, gpus(8), 8),
-        ({"learner_processes": 2}, [*gpus(8, 8), CPUS], 7),
+        ({"learner_processes": 2}, [*gpus(8, 8), CPUS], 4),
         ({"learner_processes": 2}, [*gpus(8, 8, 1), CPUS], 8),
-        ({"learner_processes": 2}, gpus(8), 3),
+        ({"learner_processes": 2}, gpus(8), 2),
         ({"learner_devices": 4}, gpus(8), 4),
         ({}, [{"TPU": 8.0}], 4),  # a process has 1, 2, 4 or 8 chips
         (
@@ -66,7 +66,7 @@ def test_the_learner_gets_what_serving_leaves(settings, nodes, each):
 def test_what_finds_no_room_is_refused(settings, nodes, told):
     config = config_of(**settings)
     if not told:
-        assert devices.check(config, nodes) == 7
+        assert devices.check(config, nodes) == 4
         return
     with pytest.raises(ValueError) as caught:
         devices.check(config, nodes)
@@ -89,7 +89,7 @@ def test_what_actors_ask_for():
     """Labels where nodes offer them, devices where the platform has any."""
     config = config_of()
     nodes = [{"GPU": 8.0, "learner": 1.0, "serving": 1.0}, CPUS]
-    assert devices.needs(config, "learner", nodes) == {"learner": 1, "GPU": 7}
+    assert devices.needs(config, "learner", nodes) == {"learner": 1, "GPU": 4}
     assert devices.needs(config, "serving", nodes) == {"serving": 1, "GPU": 1}
     assert devices.needs(config, "browser", nodes) == {"browser": 1}
     assert devices.needs(config, "ledger", nodes) == {}
@@ -101,7 +101,7 @@ def test_what_actors_ask_for():
 def test_this_machines_devices(monkeypatch):
     monkeypatch.setattr(cluster, "accelerators", lambda: ("gpu", 4))
     config = config_of()
-    assert cluster.options(config, "learner")["num_gpus"] == 3
+    assert cluster.options(config, "learner")["num_gpus"] == 2
     assert cluster.options(config, "serving")["num_gpus"] == 1
     asked = cluster.options(config, "browser")
     assert "num_gpus" not in asked and "resources" not in asked
@@ -113,11 +113,14 @@ def test_this_machines_devices(monkeypatch):
 def test_a_mesh_that_does_not_fit_the_devices_is_refused(monkeypatch):
     monkeypatch.setattr(cluster, "accelerators", lambda: ("gpu", 8))
     config = config_of()
-    config.mesh.tp = 2
-    with pytest.raises(ValueError, match="learner's 7 devices"):
-        cluster.check_room(config)
+    config.mesh.tp, config.cluster.learner_devices = 4, 6
+    with pytest.raises(ValueError, match="learner's 6 devices"):
+        cluster.check_room(config, 96)
     config.cluster.learner_devices = 4
-    cluster.check_room(config)
+    cluster.check_room(config, 96)
+    config.mesh.tp, config.cluster.learner_devices, config.batch.rows = 1, 5, 10
+    with pytest.raises(ValueError, match="fsdp=5 does not divide the model's width"):
+        cluster.check_room(config, 96)
 
 
 def test_processes_that_could_not_read_each_others_weights():

@@ -46,6 +46,35 @@ def test_damage_in_the_middle_is_refused_with_its_line(path):
         journal.read(path)
 
 
+def test_what_could_not_be_written_whole_is_not_there(path):
+    """A full disk: all events of a call or none."""
+    book = journal.Journal(path)
+    book.append(EVENTS[:1], is_durable=True)
+    whole, book._file = book._file, Full(book._file, 50)
+    with pytest.raises(OSError, match="full"):
+        book.append(EVENTS[1:4], is_durable=False)
+    assert journal.read(path) == EVENTS[:1]
+    book._file = whole
+    book.append(EVENTS[4:], is_durable=True)
+    book.close()
+    assert journal.read(path) == [EVENTS[0], EVENTS[4]]
+
+
+class Full:
+    """A file on a disk that has room for some bytes."""
+
+    def __init__(self, file, room):
+        self.room, self.fileno, self.truncate = room, file.fileno, file.truncate
+        self._write = file.write
+
+    def write(self, data):
+        if not self.room:
+            raise OSError("full")
+        written = self._write(data[: self.room])
+        self.room -= written
+        return written
+
+
 @pytest.mark.parametrize(
     "tail", [b"\xff\xfe\x00", b"\x00" * 40, b"0badc0de {}\n", b"\xff\n"]
 )

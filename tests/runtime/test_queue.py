@@ -7,7 +7,7 @@ import pytest
 
 from configs import grpo_short
 from openwebrl_jax.core.causes import Cause
-from openwebrl_jax.rollout import ledger
+from openwebrl_jax.rollout import books, ledger
 from openwebrl_jax.runtime import queue
 from tests.rollout import ledger_moves as moves
 
@@ -160,3 +160,18 @@ async def test_a_duplicate_is_in_no_statistic(started):
     told = await started.news()
     assert [slot.reward.value for slot in told.slots] == [1.0]
     assert told.counts["other"]["duplicates"] == 1
+
+
+async def test_a_journal_that_lacks_what_a_checkpoint_saw_is_refused(
+    started, config, tmp_path
+):
+    lease = await started.lease("w")
+    await finish(started, lease, 1.0)
+    snapshot = books.snapshot(started._state)
+    end(started)
+    path = tmp_path / queue.JOURNAL
+    path.write_bytes(path.read_bytes().partition(b"\n")[0] + b"\n")
+    again = queue.Queue()
+    with pytest.raises(ValueError, match="has 1 events, the checkpoint of iteration 7"):
+        await again.start(config, str(tmp_path), snapshot, 7)
+    again._fence.close()

@@ -3,12 +3,16 @@
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+import ray
 
+from configs import mt_sft
 from openwebrl_jax.core import metrics
 from openwebrl_jax.rollout import books, events
+from openwebrl_jax.runtime import cluster, team
 from openwebrl_jax.web import processes
 from tests import conftest
 from tests.runtime import test_train
@@ -22,6 +26,31 @@ def name_of(pid):
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
+
+
+class Learner:
+    """The first process waits for the others in a collective."""
+
+    def sft(self):
+        yield 1
+        time.sleep(60.0)
+
+    def follow(self, stage):
+        raise FileNotFoundError(f"{stage} has no workdir here")
+
+
+def test_an_error_of_one_process_ends_the_stage_of_all(monkeypatch):
+    monkeypatch.setattr(team, "Learner", Learner)
+    config = mt_sft.get_config("tiny")
+    config.cluster.learner_processes = 2
+    cluster.start(config)
+    try:
+        learner = team.Team(config)
+        with pytest.raises(ray.exceptions.RayTaskError, match="sft has no workdir"):
+            list(learner.results("sft"))
+        learner.kill()
+    finally:
+        cluster.stop()
 
 
 @pytest.mark.long
