@@ -21,16 +21,23 @@ _ASKED = "asked.json"  # what the list was made by
 
 def load(workdir: str | Path) -> dict[str, Trajectory]:
     """What is learnt from a workdir: its list, else all that it stores of success."""
-    path, kept = Path(workdir) / LIST, Path(workdir) / store.FOLDER
-    if path.exists():
-        names = json.loads(path.read_text())
-        return {name: store.load(kept, name)[0] for name in names}
-    stored = {name: store.load(kept, name) for name in store.listing(kept)}
+    kept = Path(workdir) / store.FOLDER
+    stored = {name: store.load(kept, name) for name in names(workdir)}
+    if (Path(workdir) / LIST).exists():
+        return {name: trajectory for name, (trajectory, _) in stored.items()}
     return {
         name: trajectory
         for name, (trajectory, reward) in stored.items()
         if reward.is_valid and reward.value >= 1.0
     }
+
+
+def names(workdir: str | Path) -> list[str]:
+    """Of the trajectories that `load` looks at; each is the hash of its content."""
+    path = Path(workdir) / LIST
+    if path.exists():
+        return json.loads(path.read_text())
+    return store.listing(Path(workdir) / store.FOLDER)
 
 
 def run(config: Any, workdir: str, *, episodes: int, error_rate: float) -> None:

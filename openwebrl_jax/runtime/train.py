@@ -5,6 +5,8 @@ newest checkpoint when the same command is given again.
 """
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from openwebrl_jax.batch import feed
 from openwebrl_jax.core import checks, metrics
 from openwebrl_jax.learn import folder
 from openwebrl_jax.rollout import build, store
-from openwebrl_jax.runtime import cluster
+from openwebrl_jax.runtime import cluster, demonstrate
 from openwebrl_jax.runtime import crew as crews
 from openwebrl_jax.runtime import news as news_of
 from openwebrl_jax.runtime import watch as watches
@@ -24,7 +26,8 @@ from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.queue import Queue
 from openwebrl_jax.runtime.team import Team
 
-_TASKS = "tasks.sha256"  # of a workdir
+# Of a workdir: what of the data its digest was when the stage was begun.
+_DATA = {"sft": "demonstrations", "grpo": "training tasks"}
 
 _SHOWN = {
     "sft": ("learner/loss",),
@@ -65,30 +68,39 @@ def check(config: Any, workdir: str) -> str:
     cluster.check_room(config, folder.width(origin))
     feed.check(str(origin), config, build.opening(config))
     checks.check_workdir(workdir, config)
-    if config.stage == "grpo":
-        _check_tasks(config, workdir)
+    _check_data(config, workdir)
     return folder.everywhere(name)
 
 
-def _check_tasks(config: Any, workdir: str) -> None:
-    """Refuses to go on with other tasks under the same ordinals."""
-    path = Path(workdir) / _TASKS
-    here = build.make_source(config, "train").digest
+def _check_data(config: Any, workdir: str) -> None:
+    """Refuses to go on with other tasks or demonstrations under the same ordinals."""
+    path, here = _digest_path(config, workdir), _digest(config)
     there = path.read_text().strip() if path.exists() else here
     if there != here:
+        where = "config.tasks" if config.stage == "grpo" else "config.sft.data"
         raise ValueError(
-            f"the training tasks have changed since {workdir} was begun: their digest "
-            f"was {there[:12]}, it is {here[:12]}; bring the old ones back (see "
-            "config.tasks) or take another --workdir"
+            f"the {_DATA[config.stage]} have changed since {workdir} was begun: their "
+            f"digest was {there[:12]}, it is {here[:12]}; bring the old ones back (see "
+            f"{where}) or take another --workdir"
         )
+
+
+def _digest_path(config: Any, workdir: str) -> Path:
+    return Path(workdir) / f"{_DATA[config.stage].split()[-1]}.sha256"
+
+
+def _digest(config: Any) -> str:
+    """Of what the stage is trained on."""
+    if config.stage == "grpo":
+        return build.make_source(config, "train").digest
+    names = [demonstrate.names(workdir) for workdir in config.sft.data]
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
 
 def _keep(config: Any, workdir: str) -> None:
     """Notes in the workdir what it is of."""
     checks.keep_config(workdir, config)
-    if config.stage == "grpo":
-        digest = build.make_source(config, "train").digest
-        (Path(workdir) / _TASKS).write_text(f"{digest}\n")
+    _digest_path(config, workdir).write_text(f"{_digest(config)}\n")
 
 
 def sft(config: Any, workdir: str, origin: str) -> str:

@@ -10,9 +10,9 @@ import pytest
 import ray
 from safetensors import numpy as safetensors
 
-from configs import grpo_short
+from configs import grpo_short, mt_sft
 from openwebrl_jax.core import checks
-from openwebrl_jax.runtime import train
+from openwebrl_jax.runtime import demonstrate, train
 
 
 @pytest.fixture
@@ -134,6 +134,20 @@ def test_other_tasks_under_the_same_config(config, tmp_path):
     train.check(config, str(tmp_path / "run"))
     path.write_text(json.dumps(task | {"intent": "y"}) + "\n")
     assert "training tasks have changed" in refusal(config, tmp_path)
+
+
+def test_other_demonstrations_under_the_same_config(folder, tmp_path):
+    config = mt_sft.get_config("tiny")
+    config.model.path, config.sft.data = str(folder), (str(tmp_path / "demos"),)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "demos" / "trajectories").mkdir(parents=True)
+    path = tmp_path / "demos" / demonstrate.LIST
+    path.write_text('["a", "b"]')
+    train.check(config, str(tmp_path / "run"))
+    train._keep(config, str(tmp_path / "run"))
+    train.check(config, str(tmp_path / "run"))
+    path.write_text('["a", "b", "c"]')
+    assert "demonstrations have changed" in refusal(config, tmp_path)
 
 
 def test_no_accelerator_names_the_tiny_variant(config, tmp_path):
