@@ -301,9 +301,8 @@ def test_killed_at_every_append_to_the_journal(bench, reference, tmp_path, monke
     fault = Fault(monkeypatch)
 
     def tear(book, found, *, is_durable=True):
-        data = "".join(journal._line(event) for event in found)
+        data = b"".join(journal._line(event) for event in found)
         book._file.write(data[: fault.fatal * 97 % (len(data) + 1)])
-        book._file.flush()
 
     fault.around(journal.Journal, "append", tear)
     fault.arm(-1)
