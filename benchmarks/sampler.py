@@ -20,6 +20,7 @@ import pathlib
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -137,15 +138,15 @@ def new_requests(draw: np.random.Generator) -> list[types.SampleRequest]:
 
 
 async def speak(
-    one: samplers.Sampler, requests: list[types.SampleRequest]
-) -> tuple[float, list[types.Reply]]:
-    """Seconds and replies; the episodes end with them."""
+    one: samplers.Sampler, call: Callable[..., Any], asked: Sequence[Any]
+) -> tuple[float, list[Any]]:
+    """Seconds and what the sampler's `call` gives; the episodes end with it."""
     start_s = time.perf_counter()
-    replies = await asyncio.gather(*map(one.sample, requests))
+    told = await asyncio.gather(*map(call, asked))
     seconds = time.perf_counter() - start_s
-    for request in requests:
-        await one.release(request.episode_id)
-    return seconds, replies
+    for each in asked:
+        await one.release(each.episode_id)
+    return seconds, told
 
 
 async def speak_ids(
@@ -153,12 +154,7 @@ async def speak_ids(
 ) -> tuple[float, list[speaker.Spoken]]:
     """Seconds and what is drawn for prompts of which nothing was computed yet."""
     await one.load(0, params)  # as new weights do, it empties all rows
-    start_s = time.perf_counter()
-    spoken = await asyncio.gather(*map(one.speak, read))
-    seconds = time.perf_counter() - start_s
-    for prompt in read:
-        await one.release(prompt.episode_id)
-    return seconds, spoken
+    return await speak(one, one.speak, read)
 
 
 def torch_inputs(
@@ -260,9 +256,9 @@ async def play_turn(
 ) -> tuple[float, float]:
     """Seconds of a turn whose row holds the turn before it, and of one without."""
     await one.sample(of_turn(chat, turn - 1, draw))
-    kept_s, _ = await speak(one, [of_turn(chat, turn, draw)])
+    kept_s, _ = await speak(one, one.sample, [of_turn(chat, turn, draw)])
     await one.load(0, params)  # as new weights do, it empties all rows
-    lost_s, _ = await speak(one, [of_turn(chat, turn, draw)])
+    lost_s, _ = await speak(one, one.sample, [of_turn(chat, turn, draw)])
     return kept_s, lost_s
 
 

@@ -5,6 +5,7 @@ trajectory durable and only then reports it.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
@@ -123,8 +124,12 @@ class Worker:
             reward = await self._runner.judge(trajectory)
             while reward.cause is Cause.JUDGE_UNAVAILABLE:  # it costs no try
                 await asyncio.sleep(self._rest_s)
-                await self._judge.recovered()
                 await queue.renew.remote(*at)
+                with contextlib.suppress(
+                    TimeoutError
+                ):  # others may be let through first
+                    async with asyncio.timeout(self._rest_s):
+                        await self._judge.recovered()
                 reward = await self._runner.judge(trajectory)
         else:
             trajectory, reward = await self._runner.run(

@@ -145,6 +145,24 @@ async def test_a_retry_plays_apart_from_the_others(runner):
     Env.made[1].is_closed = True  # it went with its own Chromium
 
 
+async def test_whoever_plays_apart_tells_when_it_has_its_turn(runner):
+    told = []
+
+    async def on_turn():
+        told.append(len(Env.made))
+
+    await runner.run(task(), key=(0, 0, 0), on_turn=on_turn)
+    await asyncio.gather(
+        *(
+            runner.run(task(), key=(0, n, 0), fresh_browser=True, on_turn=on_turn)
+            for n in (1, 2)
+        )
+    )
+    assert told == [1, 2]
+    for place in Env.made[1:]:
+        place.is_closed = True  # they went with their own Chromium
+
+
 async def test_permits_come_back_once_however_an_episode_ends(runner, monkeypatch):
     """R30: callers go away at any moment, and cleaning up fails at times."""
     draw, close = random.Random(0), Env.close

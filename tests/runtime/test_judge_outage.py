@@ -87,7 +87,7 @@ def config():
     made.tasks.suite = "fake"
     made.algo.group = made.algo.groups = made.rollout.contexts = 2
     made.algo.eta, made.algo.iterations = 1, 3
-    made.rollout.lease_timeout_s = 0.2  # what is parked is leased again after it
+    made.rollout.lease_timeout_s = 0.5  # what is parked is leased again after it
     made.reward.judge.api_key_env, made.reward.judge.rest_s = "", 0.05
     with made.reward.unlocked():
         made.reward.weights = {"judge": 1.0}
@@ -128,7 +128,7 @@ async def test_no_reward_is_written_while_the_judge_is_dead(begin):
     await queue.take(1)
     before, told = run.slots()["scored"], len(verdicts)
     await until(lambda: run.slots()["awaiting_judge"] >= 1)
-    await asyncio.sleep(0.7)  # some leases' time
+    await asyncio.sleep(1.2)  # some leases' time
     assert run.slots()["scored"] == before and len(verdicts) == told
     assert run.slots()["void"] == 0
     parked = [event for event in run.events() if event["kind"] == "parked"]
