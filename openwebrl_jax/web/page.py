@@ -47,6 +47,7 @@ class Page:
 
     def __init__(self, raw, session, chromium: browser.Browser, config):
         self.raw = raw
+        self.target_id = ""  # Chromium's own name for it
         self.url = ""  # of the last document that answered
         self.title = ""
         self.first_entry = 0  # where the task began in the tab's history
@@ -226,8 +227,7 @@ class Page:
         limit_s = self._config.close_timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                info = await self._session.send("Target.getTargetInfo")
-                await self._chromium.close_tab(info["targetInfo"]["targetId"])
+                await self._chromium.close_tab(self.target_id)
                 await asyncio.wait({self._gone})
         except browser.Error:
             pass

@@ -1,9 +1,9 @@
 """Before and after an action, each in one round trip: wait until quiet, then look.
 
 The page counts as settled when two animation frames pass without a change, else when
-it has been quiet for `settle_quiet_s`, at most `settle_cap_s`. Timers, requests and
-documents that the action began are waited for, and the looking is done again after
-them; so are images in view. What is still missing then is told as `late`.
+it has been quiet for `settle_quiet_s`, at most `settle_cap_s`. Timers, requests,
+documents and downloads that the action began are waited for, and the looking is done
+again after them; so are images in view. What is still missing is told as `late`.
 """
 
 import asyncio
@@ -137,6 +137,8 @@ async def _is_pending(tabs: Tabs, page: Page, seen: dict, left_s: float) -> bool
         await page.wait_idle(left_s)
     elif seen.get("leaving"):
         await page.wait_moved(left_s)
+    elif seen.get("fetching") and not tabs.notes:
+        await tabs.wait_note(left_s)
     else:
         return await _wait_images(page, min(left_s, _IMAGES_S))
     return True

@@ -217,9 +217,8 @@ class Tabs:
         )
         raw.on("download", lambda got: self._on_tab_download(downloads, got))
         await page.send("Page.enable")
-        if not self._context_id:
-            info = await page.send("Target.getTargetInfo")
-            self._context_id = info["targetInfo"]["browserContextId"]
+        info = (await page.send("Target.getTargetInfo"))["targetInfo"]
+        page.target_id, self._context_id = info["targetId"], info["browserContextId"]
         return page
 
     def _on_page(self, raw) -> None:

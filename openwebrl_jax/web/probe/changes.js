@@ -14,7 +14,8 @@ const LATE_MS = 20; // a timer may be that late
 const CHAIN = 2; // timers set by timers are waited for so deep
 
 const none = () => ({changes: 0, styles: 0, added: []});
-let isActing = false, goesOn = false, begun = 0, lastChange = 0, scrolledAt = 0, isLeaving = false;
+let isActing = false, goesOn = false, begun = 0, lastChange = 0, scrolledAt = 0;
+let isLeaving = false, isFetching = false; // for another page, or to keep a file
 let done = none(), late = none(); // of the action, and since it was looked at
 let pulses = new WeakMap(); // element -> its changes that nobody asked for
 let beats = new WeakMap(); // element -> how often it changed in this action
@@ -88,7 +89,8 @@ const moveIn = () => {
 const observer = new MutationObserver(note);
 const noteScroll = () => { lastChange = scrolledAt = clock(); };
 const noteLeaving = (event) => {
-  isLeaving = !event.destination.sameDocument && event.downloadRequest === null;
+  isFetching = event.downloadRequest !== null;
+  isLeaving = !event.destination.sameDocument && !isFetching;
 };
 onArrival(() => {
   observer.observe(document, WATCHED);

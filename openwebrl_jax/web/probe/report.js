@@ -77,7 +77,7 @@ const local = { // of this document alone
     judged = new WeakSet();
     if (!isAction) pulses = new WeakMap(); // setup is neither action nor background
     pending.clear();
-    files = wheel = isLeaving = goesOn = false;
+    files = wheel = isLeaving = isFetching = goesOn = false;
     menu = '';
     begun = clock();
     isActing = isAction;
@@ -169,7 +169,8 @@ const probe = {
     const names = parts.flatMap((part) => part.names);
     const left = was && was.isConnected && was !== focused() && isText(was);
     const isHere = hit && hit.isConnected;
-    return {...page(), leaving: isLeaving, changes: sum('changes'), styles: sum('styles'),
+    return {...page(), leaving: isLeaving, fetching: isFetching,
+      changes: sum('changes'), styles: sum('styles'),
       appeared: names.slice(0, NAMED), more: Math.max(0, names.length - NAMED),
       vanished: sum('lost'), files: parts.some((part) => part.files),
       wheel: parts.some((part) => part.wheel),

@@ -17,6 +17,7 @@ trailer<</Root 1 0 R>>"""
 def files(site):
     attachment = {"Content-Disposition": "attachment; filename=a.bin"}
     site.pages["/file"] = (200, attachment, "x" * 1234)
+    site.pages["/slow"] = (200, {"Sleep": "0.5"}, "x" * 1234)
     site.pages["/paper.pdf"] = (200, {"Content-Type": "application/pdf"}, PDF)
 
 
@@ -31,6 +32,7 @@ LINKS = {
     "link": f"<a href=/file style='{FULL}'>x</a>",
     "tab": f"<a href=/file target=_blank style='{FULL}'>x</a>",
     "attribute": f"<a href=/page download=a.bin style='{FULL}'>x</a>",
+    "slow": f"<a href=/slow download=a.bin style='{FULL}'>x</a>",
     "script": f"<button style='{FULL}' onclick=\"location.href = '/file'\">x</button>",
 }
 
