@@ -16,6 +16,8 @@ from openwebrl_jax.core import types
 from openwebrl_jax.runtime.learner import Learner, Told
 from openwebrl_jax.runtime.serving import Serving
 
+_END = object()  # of what the learner tells
+
 
 class Turns:
     """A lock that is given in the order in which it was asked for.
@@ -57,10 +59,10 @@ class Colocated:
         port = _Port(self._serving, asyncio.get_running_loop())
         await self._do(self._learner.connect, queue, port)
 
-    async def grpo(self) -> AsyncIterator[Told]:
+    async def tell(self, stage: str) -> AsyncIterator[Told | None]:
         """See Learner."""
-        steps = self._learner.grpo()
-        while (told := await self._do(next, steps, None)) is not None:
+        steps = self._learner.tell(stage)
+        while (told := await self._do(next, steps, _END)) is not _END:
             yield told
 
     async def export(self) -> str:

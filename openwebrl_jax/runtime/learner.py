@@ -94,11 +94,11 @@ class Learner:
         watch, flops_done = metrics.Stopwatch(), 0.0
         for step, told in self._run(steps):
             flops_done += told["learner/flops"]
-            if step % every == 0 or step == last:
-                self._keeper.save(step, self._state, {})
             if step % _TOLD_EVERY == 0 or step == last:
                 yield step, told | self._utilisation(flops_done, watch.lap())
                 flops_done = 0.0
+            if step % every == 0 or step == last:
+                self._keeper.save(step, self._state, {})
         self._keeper.wait()
 
     def connect(self, queue: Any, serving: Any) -> None:
@@ -111,6 +111,7 @@ class Learner:
 
     def grpo(self) -> Iterator[Told]:
         """MM-GRPO: an iteration is B groups, some steps, one published version."""
+        kept_s = 0.0  # that the last checkpoint took
         for iteration in range(self._done + 1, self._config.algo.iterations + 1):
             began_s = time.monotonic()
             groups = self._queue.take(self._config.algo.groups)
@@ -121,7 +122,6 @@ class Learner:
             learnt_s = time.monotonic()
             self._publish(iteration)
             published_s = time.monotonic()
-            self._keep(iteration, snapshot)
             busy_s, wait_s = learnt_s - taken_s, taken_s - began_s
             told |= {
                 "learner/wait_batch_s": wait_s,
@@ -130,12 +130,25 @@ class Learner:
                 "tokens_per_s": metrics.share(told["learner/tokens_trained"], busy_s),
                 "learner/publish_s": published_s - learnt_s,
                 "learner/devices": hosts.devices(),
-                "bubble_s": time.monotonic() - learnt_s,
+                "bubble_s": published_s - learnt_s + kept_s,
             }
             flops_done = told["learner/flops"] * told["learner/steps"]
             told |= self._utilisation(flops_done, busy_s)
             yield iteration, told
+            began_s = time.monotonic()
+            self._keep(iteration, snapshot)
+            kept_s = time.monotonic() - began_s
         self._keeper.wait()
+
+    def tell(self, stage: str) -> Iterator[Told | None]:
+        """Runs a stage and yields what it tells, each time followed by None.
+
+        Whoever takes the None has written down what came before it. Only then is a
+        checkpoint made: no death of the driver leaves one without its record.
+        """
+        for told in getattr(self, stage)():
+            yield told
+            yield None
 
     def follow(self, stage: str) -> None:
         """Does what the first process does, whose word counts."""

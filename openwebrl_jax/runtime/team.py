@@ -48,13 +48,20 @@ class Team:
         return ray.get([getattr(a, name).remote(*arguments) for a in self._actors])[0]
 
     def stream(self, stage: str) -> Iterator[Any]:
-        """References to what the first one yields of a stage that all run."""
+        """References to what the first one tells (see `Learner.tell`), one at a time.
+
+        It goes on when the last one was taken.
+        """
         first, *others = self._actors
         self.following = [actor.follow.remote(stage) for actor in others]
-        return getattr(first, stage).options(num_returns="streaming").remote()
+        stepwise = {
+            "num_returns": "streaming",
+            "_generator_backpressure_num_objects": 1,
+        }
+        return first.tell.options(**stepwise).remote(stage)
 
     def results(self, stage: str) -> Iterator[Any]:
-        """What the first one yields; an error of any of them raises at once."""
+        """What the first one tells; an error of any of them raises at once."""
         stream = self.stream(stage)
         others = list(self.following)
         while True:
@@ -64,9 +71,11 @@ class Team:
                 others.remove(ref)
                 continue
             try:
-                yield ray.get(next(stream))
+                told = ray.get(next(stream))
             except StopIteration:
                 return
+            if told is not None:
+                yield told
 
     def has_lost_one(self) -> bool:
         """True = one has died, and what the others raise is of that alone."""

@@ -192,7 +192,8 @@ def _supervised(
                 told: Any = ray.get(next(stream))
             except StopIteration:
                 return
-            yield told
+            if told is not None:
+                yield told
         elif ref in others:
             ray.get(ref)
             others.remove(ref)

@@ -23,7 +23,7 @@ def test_sieges():
         ("ray::Worker.serve", "worker"),
         ("ray::Queue.take", "ledger"),
         ("ray::Serving", "serving"),
-        ("ray::Learner.grpo", "learner"),
+        ("ray::Learner.tell", "learner"),
         ("ray::IDLE", ""),
         ("/usr/lib/chromium/chromium --remote-debugging-pipe --x", "browser"),
         ("/usr/lib/chromium/chromium --type=gpu --remote-debugging-pipe", ""),

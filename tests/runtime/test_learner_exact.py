@@ -282,8 +282,7 @@ def check(bench, workdir, reference, outcome):
         if numbers.get(name) != value
     }
     assert not differing
-    # Killed between a checkpoint and the line that tells of it: that line is missing.
-    assert len(set(losses) - set(told)) <= 1
+    assert set(told) == set(losses)
     assert ended_with == weights
     found = journal.read(workdir / queue.JOURNAL)
     stored = store.listing(workdir / store.FOLDER)

@@ -25,13 +25,22 @@ def name_of(pid):
         return ""
 
 
-# A driver of a learner whose first process waits for the other in a collective.
+# A driver of two learners: of one that looks whether what it told was written before it
+# goes on; and of one whose first process waits for the other in a collective.
 DRIVER = """
-import time
+import pathlib, sys, time
 from configs import mt_sft
-from openwebrl_jax.runtime import cluster, team
+from openwebrl_jax.runtime import cluster, learner, team
 
-class Learner:
+written = pathlib.Path(sys.argv[1])
+
+class One(learner.Learner):
+    def sft(self):
+        for step in "123":
+            yield step
+            assert written.read_text()[-1] == step, "ahead of its record"
+
+class Two(learner.Learner):
     def sft(self):
         yield 1
         time.sleep(600.0)
@@ -39,21 +48,26 @@ class Learner:
     def follow(self, stage):
         raise FileNotFoundError(f"{stage} has no workdir here")
 
-team.Learner = Learner
 config = mt_sft.get_config("tiny")
-config.cluster.learner_processes = 2
 cluster.start(config)
 try:
+    team.Learner = One
+    for step in team.Team(config).results("sft"):
+        time.sleep(0.2)
+        written.write_text(step)
+    team.Learner = Two
+    config.cluster.learner_processes = 2
     list(team.Team(config).results("sft"))
 finally:
     cluster.stop()
 """
 
 
-def test_an_error_of_one_process_ends_the_stage_of_all():
-    run = [sys.executable, "-c", DRIVER]
+def test_no_record_is_lost_and_an_error_of_one_process_ends_all(tmp_path):
+    run = [sys.executable, "-c", DRIVER, str(tmp_path / "written")]
     done = subprocess.run(run, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and "sft has no workdir here" in done.stderr
+    assert (tmp_path / "written").read_text() == "3"
 
 
 @pytest.mark.long

@@ -51,14 +51,14 @@ def one_device():
     return {**os.environ, "XLA_FLAGS": conftest.QUICK}
 
 
-def last_state(workdir):
+def last_state(workdir, groups=SMALL["algo.groups"]):
     config = grpo_short.get_config("tiny")
-    config.algo.groups, config.algo.group = SMALL["algo.groups"], SMALL["algo.group"]
+    config.algo.groups, config.algo.group = groups, SMALL["algo.group"]
     told = journal.read(workdir / queue.JOURNAL)
     return events.apply_all(ledger.new_state(queue.limits(config)), told), told
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_run_goes_on_and_the_laws_hold(tiny_folder, tmp_path):
     workdir = tmp_path / "run"
     with open(tmp_path / "log.txt", "w") as log:
