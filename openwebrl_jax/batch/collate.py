@@ -1,7 +1,7 @@
 """Rows -> a Batch of static shape: packed lines, positions, each image once.
 
-The shapes come from a small lattice of buckets, so that a second epoch meets no shape
-that the first one did not compile.
+The shapes come from a small lattice of buckets, and the steps of all epochs of an
+iteration are the same: a second epoch meets no shape that the first did not compile.
 """
 
 import dataclasses
@@ -128,6 +128,23 @@ def collate(
     return types.Batch(**tokens, **tower, **_loss_arrays(lines, shape))
 
 
+def check(row: types.Row, shape: Lattice) -> None:
+    """Refuses a row that no batch has room for."""
+    try:
+        _bucket(len(row.ids), shape.lengths, *_LENGTH)
+    except ValueError as error:
+        raise ValueError(f"{row.source}: {error}") from None
+    _check_loss(row, int(np.count_nonzero(row.loss_weight)), shape.loss_tokens)
+
+
+def _check_loss(row: types.Row, needed: int, room: int) -> None:
+    if needed > room:
+        raise ValueError(
+            f"{row.source} has {np.count_nonzero(row.loss_weight)} loss tokens, a line "
+            f"of a batch holds {room}; raise config.batch.loss_tokens"
+        )
+
+
 def buckets(lines: Sequence[Line], shape: Lattice) -> tuple[int, int]:
     """Tokens of a line, and images, of the batch that these lines make."""
     longest = max((sum(len(row.ids) for row in line) for line in lines), default=0)
@@ -213,11 +230,7 @@ def _loss_arrays(lines: Sequence[Line], shape: Lattice) -> dict[str, np.ndarray]
         start = 0
         for row, used in zip(line, loss_slices(line), strict=True):
             index_N = np.flatnonzero(row.loss_weight)
-            if used.stop > N:
-                raise ValueError(
-                    f"{row.source} has {len(index_N)} loss tokens, a line of a batch "
-                    f"holds {N}; raise config.batch.loss_tokens"
-                )
+            _check_loss(row, used.stop, N)
             if np.isin([run.first for run in row.runs], index_N).any():
                 raise ValueError(f"{row.source}: nothing predicts a run's first token")
             arrays["loss_index_BN"][b, used] = index_N + start

@@ -93,13 +93,15 @@ ABILITIES = {"acting": acting, "grounding": grounding, "planning": planning}
 def tokenise(
     trajectory: types.Trajectory, chat: chats.Chat, image_tokens: ImageTokens
 ) -> types.Trajectory:
-    """The trajectory with ids in every turn; those that are there stay."""
+    """The trajectory with the ids of this chat in every turn.
+
+    Those that are there may be of another tokenizer or history.
+    """
     return dataclasses.replace(
         trajectory,
-        system_ids=trajectory.system_ids or chat.system(trajectory.system_segment),
+        system_ids=chat.system(trajectory.system_segment),
         turns=tuple(
-            turn if turn.seen_ids else _tokenise_turn(turn, chat, image_tokens)
-            for turn in trajectory.turns
+            _tokenise_turn(turn, chat, image_tokens) for turn in trajectory.turns
         ),
     )
 
@@ -140,7 +142,6 @@ def _pair(
         turn,
         segments=(dataclasses.replace(turn.segments[0], text=question, ids=()),),
         reply_text=f"</think>\n{answer}" if chat.open_think else answer,
-        seen_ids=(),
     )
     alone = dataclasses.replace(trajectory, turns=(asked,))
     (row,) = rows.turn_rows(tokenise(alone, chat, image_tokens), "")

@@ -5,6 +5,7 @@ and the sampling rule that the learner shares with the sampler.
 """
 
 import functools
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,8 +79,11 @@ class Feed:
     def sft_stream(
         self, config: Any, trajectories: Mapping[str, types.Trajectory]
     ) -> demos.SftStream:
-        """The rows of every SFT step; `trajectories` by name, in a fixed order."""
-        return demos.make_stream(
+        """The rows of every SFT step; `trajectories` by name, in a fixed order.
+
+        ValueError: a row fits no bucket.
+        """
+        stream = demos.make_stream(
             config.sft,
             trajectories,
             self.chat,
@@ -87,6 +91,9 @@ class Feed:
             context_screenshots=config.agent.context_screenshots,
             seed=config.seed,
         )
+        for row in itertools.chain(*stream.data.values()):
+            collate.check(row, self.lattice)
+        return stream
 
 
 def make_feed(folder: str | Path, config: Any) -> Feed:

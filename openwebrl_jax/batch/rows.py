@@ -222,22 +222,23 @@ def trajectory_of(row: types.Row) -> str:
 def minibatches(
     rows: Sequence[types.Row], count: int, *, seed: int, iteration: int, epoch: int
 ) -> list[list[types.Row]]:
-    """The rows of an epoch in a seeded order, about `count` turns to a step.
+    """The rows of an iteration in steps of about `count` turns, in an epoch's order.
 
     A row is never split: a step is full with the row that reaches the count, and the
     last step is shorter. With rows of turns, a trajectory's turns may fall into
-    different steps, as in the reference; unlike there, nothing is trimmed.
+    different steps, as in the reference; unlike there, nothing is trimmed. Each epoch
+    has the same steps in another order, hence the same shapes: nothing is compiled.
     """
-    order = np.random.default_rng((seed, iteration, epoch)).permutation(len(rows))
     steps: list[list[types.Row]] = []
     room = 0
-    for index in order:
+    for index in np.random.default_rng((seed, iteration)).permutation(len(rows)):
         if room <= 0:
             steps.append([])
             room = count
         steps[-1].append(rows[index])
         room -= len(turns(rows[index]))
-    return steps
+    order = np.random.default_rng((seed, iteration, epoch)).permutation(len(steps[:-1]))
+    return [*(steps[index] for index in order), *steps[-1:]]
 
 
 def weigh(

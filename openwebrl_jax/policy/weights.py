@@ -29,7 +29,11 @@ def abstract(params: Any) -> Any:
 
 
 def own(params: Any, like: Any) -> Weights:
-    """A copy of `params` in the dtypes and places of `like`, see `abstract`."""
+    """A copy of `params` in the dtypes and places of `like`, see `abstract`.
+
+    A stack is gone once it is cut: no second copy of all of them is ever there.
+    """
+    cut = []  # of each stack, its layers
 
     def place(path, new, old):
         if new.shape != old.shape:
@@ -37,17 +41,16 @@ def own(params: Any, like: Any) -> Weights:
                 f"weights{jax.tree_util.keystr(path)} have the shape {new.shape}, "
                 f"the sampler's {old.shape}: they are of another model"
             )
-        return jax.device_put(new.astype(old.dtype), old.sharding, may_alias=False)
+        placed = jax.device_put(new.astype(old.dtype), old.sharding, may_alias=False)
+        if [getattr(key, "key", "") for key in path[:2]] != ["decoder", "layers"]:
+            return placed
+        cut.append(jax.block_until_ready([placed[i] for i in range(len(placed))]))
+        return jnp.zeros((), old.dtype)
 
-    params = jax.tree.map_with_path(place, params, like)
-    stack = params["decoder"]["layers"]
-    count = jax.tree.leaves(stack)[0].shape[0]
-    layers = tuple(jax.tree.map(lambda x, i=i: x[i], stack) for i in range(count))
-    of_layers = {id(leaf) for leaf in jax.tree.leaves(stack)}
-    rest = jax.tree.map(
-        lambda x: jnp.zeros((), x.dtype) if id(x) in of_layers else x, params
-    )
-    return Weights(rest, layers)
+    rest = jax.tree.map_with_path(place, params, like)
+    form = jax.tree.structure(params["decoder"]["layers"])
+    layers = [form.unflatten(layer) for layer in zip(*cut, strict=True)]
+    return Weights(rest, tuple(layers))
 
 
 def free_bytes(params: Any) -> int:

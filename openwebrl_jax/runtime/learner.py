@@ -111,7 +111,7 @@ class Learner:
 
     def grpo(self) -> Iterator[Told]:
         """MM-GRPO: an iteration is B groups, some steps, one published version."""
-        kept_s = 0.0  # that the last checkpoint took
+        kept_s = 0.0  # until the last iteration was written down and kept
         for iteration in range(self._done + 1, self._config.algo.iterations + 1):
             began_s = time.monotonic()
             groups = self._queue.take(self._config.algo.groups)
@@ -134,10 +134,10 @@ class Learner:
             }
             flops_done = told["learner/flops"] * told["learner/steps"]
             told |= self._utilisation(flops_done, busy_s)
+            told_s = time.monotonic()
             yield iteration, told
-            began_s = time.monotonic()
             self._keep(iteration, snapshot)
-            kept_s = time.monotonic() - began_s
+            kept_s = time.monotonic() - told_s
         self._keeper.wait()
 
     def tell(self, stage: str) -> Iterator[Told | None]:

@@ -137,8 +137,8 @@ async def _is_pending(tabs: Tabs, page: Page, seen: dict, left_s: float) -> bool
         await page.wait_idle(left_s)
     elif seen.get("leaving"):
         await page.wait_moved(left_s)
-    elif seen.get("fetching") and not tabs.notes:
-        await tabs.wait_note(left_s)
+    elif seen.get("fetching") and not tabs.has_download:
+        await tabs.wait_download(left_s)
     else:
         return await _wait_images(page, min(left_s, _IMAGES_S))
     return True

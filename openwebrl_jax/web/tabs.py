@@ -47,6 +47,7 @@ class Tabs:
         self._arriving = 0  # tabs that are being taken in
         self._popup = asyncio.Event()
         self._noted = asyncio.Event()
+        self._downloaded = asyncio.Event()
         self._tasks: set[asyncio.Task] = set()
         context.on("dialog", lambda dialog: self._hold(self._answer(dialog)))
         context.on("page", self._on_page)
@@ -70,6 +71,7 @@ class Tabs:
         self.earlier, self.notes = self.notes, []
         self.is_asked = is_input
         self._noted.clear()
+        self._downloaded.clear()
         self._popup.clear()
         for page in self.pages:
             page.popups = 0
@@ -173,6 +175,16 @@ class Tabs:
         """Waits for what a tab is about to ask for, lest a later action is blamed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._noted.wait(), limit_s)
+
+    @property
+    def has_download(self) -> bool:
+        """True once the action has brought a download."""
+        return self._downloaded.is_set()
+
+    async def wait_download(self, limit_s: float) -> None:
+        """Waits for a download that the action has asked for."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._downloaded.wait(), limit_s)
 
     async def close(self) -> None:
         """Closes the context with all its tabs."""
@@ -314,6 +326,7 @@ class Tabs:
 
     def _note_download(self, name: str, size: str) -> None:
         self._note(f"download '{name}' ({size}) discarded, files are not kept")
+        self._downloaded.set()
 
     async def _answer(self, dialog) -> None:
         is_accepted, told = _DIALOGS[dialog.type]

@@ -181,6 +181,13 @@ def test_loss_on_the_first_token_of_a_branch_is_refused():
         call([row])
 
 
+@pytest.mark.parametrize(("tokens", "live"), [(33, 1), (32, 7)])
+def test_a_row_that_fits_no_batch_is_refused_by_name(tokens, live):
+    collate.check(make_row(range(32), range(1, 7)), SHAPE)
+    with pytest.raises(ValueError, match="^t:0.* raise config.batch."):
+        collate.check(make_row(range(tokens), range(1, live + 1)), SHAPE)
+
+
 @pytest.mark.parametrize("horizon", [30, 15, 5])
 def test_random_trajectories_waste_little_and_meet_few_shapes(horizon):
     """R48: the default lattice and page with all lengths an eighth of what they are."""
@@ -199,12 +206,17 @@ def test_random_trajectories_waste_little_and_meet_few_shapes(horizon):
             lattice.loss_tokens,
         )
     ]
-    parts = [
-        part
-        for step in rows.minibatches(made, 256, seed=0, iteration=1, epoch=0)
-        for part in collate.split(step, lattice)
-    ]
-    shapes = [collate.buckets(part, lattice) for part in parts]
+
+    def split(epoch):
+        parts = [
+            part
+            for step in rows.minibatches(made, 256, seed=0, iteration=1, epoch=epoch)
+            for part in collate.split(step, lattice)
+        ]
+        return parts, [collate.buckets(part, lattice) for part in parts]
+
+    parts, shapes = split(epoch=0)
+    assert set(split(epoch=1)[1]) == set(shapes)
     pages = [
         len({p for line in part for r in line for p in r.images}) for part in parts
     ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openwebrl_jax.batch import demos, rows
+from openwebrl_jax.batch import demos
 from openwebrl_jax.core import types
 from openwebrl_jax.tokens import bpe, chat
 from tests.batch import toys
@@ -189,10 +189,12 @@ def test_a_page_cannot_place_an_image(toy):
     assert np.count_nonzero(first.ids == toy.image_id) == 4
 
 
-def test_known_ids_stay(toy):
-    sampled = toys.make_trajectory([toys.make_turn(0), toys.make_turn(1)])
-    assert demos.tokenise(sampled, toy, four_pads) == sampled
-    assert len(rows.turn_rows(sampled, "own")) == 2
+def test_ids_of_another_history_are_made_anew(folder, toy):
+    short = chat.load_chat(folder, history="action_only", open_think=True)
+    spoken = demos.tokenise(demonstration(), short, four_pads)
+    wanted = demos.tokenise(demonstration(), toy, four_pads)
+    assert spoken != wanted
+    assert demos.tokenise(spoken, toy, four_pads) == wanted
 
 
 @pytest.mark.parametrize("ability", sorted(demos.ABILITIES))

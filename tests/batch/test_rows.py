@@ -351,6 +351,7 @@ def test_minibatch_order_changes_with_iteration_and_epoch():
         return [row.source for part in parts for row in part]
 
     assert order() != order(epoch=1)
+    assert sorted(order()) == sorted(order(epoch=1))
     assert order() != order(iteration=1)
     assert order() != order(seed=1)
     assert rows.minibatches([], 4, seed=0, iteration=0, epoch=0) == []

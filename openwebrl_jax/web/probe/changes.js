@@ -89,8 +89,8 @@ const moveIn = () => {
 const observer = new MutationObserver(note);
 const noteScroll = () => { lastChange = scrolledAt = clock(); };
 const noteLeaving = (event) => {
-  isFetching = event.downloadRequest !== null;
-  isLeaving = !event.destination.sameDocument && !isFetching;
+  isFetching = isFetching || event.downloadRequest !== null;
+  isLeaving = !event.destination.sameDocument && event.downloadRequest === null;
 };
 onArrival(() => {
   observer.observe(document, WATCHED);

@@ -108,7 +108,7 @@ const local = { // of this document alone
     observer.takeRecords();
     const isNew = shown === null; // a frame that came with the action
     return {...changed(), changes: done.changes + isNew, styles: done.styles, files,
-      menu, wheel};
+      menu, wheel, fetching: isFetching};
   },
   paints(urls) { // one of these images belongs behind something in view
     return watched().filter(isInView).some((e) => [null, '::before', '::after'].some((part) => {
@@ -169,7 +169,7 @@ const probe = {
     const names = parts.flatMap((part) => part.names);
     const left = was && was.isConnected && was !== focused() && isText(was);
     const isHere = hit && hit.isConnected;
-    return {...page(), leaving: isLeaving, fetching: isFetching,
+    return {...page(), leaving: isLeaving, fetching: parts.some((part) => part.fetching),
       changes: sum('changes'), styles: sum('styles'),
       appeared: names.slice(0, NAMED), more: Math.max(0, names.length - NAMED),
       vanished: sum('lost'), files: parts.some((part) => part.files),

@@ -33,6 +33,12 @@ LINKS = {
     "tab": f"<a href=/file target=_blank style='{FULL}'>x</a>",
     "attribute": f"<a href=/page download=a.bin style='{FULL}'>x</a>",
     "slow": f"<a href=/slow download=a.bin style='{FULL}'>x</a>",
+    "slow and a message": f"""<a href=/slow download=a.bin onclick="alert('m')"
+      style='{FULL}'>x</a>""",
+    "slow and an address": f"""<a id=a href=/slow download=a.bin></a><button onclick="
+      a.click(); history.replaceState(0, '', '#done')" style='{FULL}'>x</button>""",
+    "slow in a frame": f"""<iframe style='{FULL}' srcdoc="<a href=/slow download=a.bin
+      style='{FULL}'>x</a>"></iframe>""",
     "script": f"<button style='{FULL}' onclick=\"location.href = '/file'\">x</button>",
 }
 
