@@ -125,9 +125,8 @@ class Worker:
             while reward.cause is Cause.JUDGE_UNAVAILABLE:  # it costs no try
                 await asyncio.sleep(self._rest_s)
                 await queue.renew.remote(*at)
-                with contextlib.suppress(
-                    TimeoutError
-                ):  # others may be let through first
+                # Others may be let through first.
+                with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._rest_s):
                         await self._judge.recovered()
                 reward = await self._runner.judge(trajectory)

@@ -271,7 +271,7 @@ class BrowserEnv:
         """After a trouble the policy has a page that answers again."""
         tabs = self._shown
         if trouble.kind == "download":
-            await tabs.wait_note(self._config.settle_cap_s)
+            await tabs.wait_download(self._config.settle_cap_s)
         if trouble.kind == "closed" and tabs.active.is_open:
             return feedback.happened(call.name, tabs.notes or ["the tab closed itself"])
         status = await tabs.active.status() if trouble.kind == "net" else 0

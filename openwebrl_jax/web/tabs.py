@@ -46,7 +46,6 @@ class Tabs:
         self._arrived: list = []
         self._arriving = 0  # tabs that are being taken in
         self._popup = asyncio.Event()
-        self._noted = asyncio.Event()
         self._downloaded = asyncio.Event()
         self._tasks: set[asyncio.Task] = set()
         context.on("dialog", lambda dialog: self._hold(self._answer(dialog)))
@@ -70,7 +69,6 @@ class Tabs:
         """An action starts: what happens from here on is its doing."""
         self.earlier, self.notes = self.notes, []
         self.is_asked = is_input
-        self._noted.clear()
         self._downloaded.clear()
         self._popup.clear()
         for page in self.pages:
@@ -171,18 +169,13 @@ class Tabs:
             for page in self.pages:
                 page.popups = 0
 
-    async def wait_note(self, limit_s: float) -> None:
-        """Waits for what a tab is about to ask for, lest a later action is blamed."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._noted.wait(), limit_s)
-
     @property
     def has_download(self) -> bool:
         """True once the action has brought a download."""
         return self._downloaded.is_set()
 
     async def wait_download(self, limit_s: float) -> None:
-        """Waits for a download that the action has asked for."""
+        """Waits for what the action has asked for, lest a later one is blamed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._downloaded.wait(), limit_s)
 
@@ -337,7 +330,6 @@ class Tabs:
             pass  # its page is gone, and the dialog with it
 
     def _note(self, text: str) -> None:
-        self._noted.set()
         if len(self.notes) < _NOTES:
             self.notes.append(text)
 
