@@ -36,7 +36,7 @@ def main() -> None:
     if not stored:
         raise ValueError("wanted --trajectories: workdirs that hold some")
     if _DEMONSTRATE.value:
-        found = judge.load(stored)
+        found = judge.load(stored, with_void=bool(_REASONS.value))
         if _REASONS.value:
             found, reasons = judge.relabelled(found, _REASONS.value)
             judge.demonstrate(found, str(base), config, reasons)
@@ -46,8 +46,9 @@ def main() -> None:
         return
     judge.run(config, str(base), stored=stored, model=_JUDGE.value)
     lines = judge.read(base / judge.JUDGEMENTS)
-    told = agreement.report([agreement.of_line(line) for line in lines])
-    told |= judge.provenance(str(base))
+    labelled = [line for line in lines if line["label"] is not None]
+    told = agreement.report([agreement.of_line(line) for line in labelled])
+    told |= judge.provenance(str(base), stored)
     text = json.dumps(report.to_json(told), indent=1)
     (base / "report.json").write_text(text + "\n")
     print(json.dumps(report.to_json({k: told[k] for k in ("accuracy", "f1", "kappa")})))

@@ -164,7 +164,8 @@ class Reply:
     """What a Sampler answers. A sampler that is not ours leaves all ids empty.
 
     `response_ids` are the sampled ids, the end-of-turn id included iff it was
-    sampled; `closing_ids` the fixed ids that end the turn after them, never sampled
+    sampled, the first `thought_ids` of them the thought with its closing tag;
+    `closing_ids` the fixed ids that end the turn after them, never sampled
     and never learnt. `logprobs` has one value <= 0 for each response id; `seen_ids`
     are the ids of the last user segment (image pads and the opening of the reply
     included), `remembered_ids` what later turns keep of this turn: its user segment
@@ -176,6 +177,7 @@ class Reply:
     seen_ids: tuple[int, ...] = ()
     remembered_ids: tuple[int, ...] = ()
     response_ids: tuple[int, ...] = ()
+    thought_ids: int = 0
     closing_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     version: int = -1  # -1 = no sampler of ours

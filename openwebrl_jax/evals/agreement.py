@@ -2,8 +2,9 @@
 
 In: judgements, one a trajectory. Out: dicts of plain numbers. Intervals are 95 %:
 Wilson's for shares, so that 0 of n is not told as certain, and for F1 and kappa the
-percentile bootstrap over trajectories. A void verdict agrees with nothing: it counts as
-"not a success", as the reference counts what it cannot parse, and is told apart.
+percentile bootstrap over trajectories. A void verdict counts as "not a success", as the
+reference counts what it cannot parse, and is told apart: a judge that says nothing is
+right about each failure, which its kappa of 0 shows and its accuracy does not.
 """
 
 import math

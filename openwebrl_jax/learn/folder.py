@@ -4,6 +4,7 @@ In: a folder in the Hugging Face format, a Hub id, or a workdir that exported on
 Out: graph and parameters; at the end another such folder.
 """
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from openwebrl_jax.learn import hosts
 from openwebrl_jax.models import load
 from openwebrl_jax.models.sizes import Sizes, load_sizes
 
+_END_BYTES = 1 << 20
 EXPORT = "export"  # the folder that a run leaves in its workdir
 
 
@@ -65,6 +67,18 @@ def everywhere(path: str) -> str:
 def check(folder: Path) -> None:
     """Refuses a folder that cannot be loaded; touches no device."""
     load.check_model(folder)
+
+
+def digest(folder: Path) -> str:
+    """Tells two trainings apart: of each weights file its size and both of its ends."""
+    told = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            told.update(f"{path.name} {size} ".encode() + file.read(_END_BYTES))
+            file.seek(max(size - _END_BYTES, 0))
+            told.update(file.read())
+    return told.hexdigest()[:16]
 
 
 def width(folder: Path) -> int:

@@ -3,13 +3,17 @@
 Bounded in time, in calls at once and in calls against an endpoint that is down. Rate
 limits, server errors and lost connections are tried again with growing pauses; what
 is left of trouble is a Failure with the cause JUDGE_UNAVAILABLE, never a text; a
-question that the endpoint refuses to take is JUDGE_UNPARSEABLE and no outage. Tokens
-and money are counted. The key is read from the environment and shows in no message.
+question that the endpoint refuses to take is JUDGE_UNPARSEABLE and no outage, one that
+is too long for it PROMPT_TOO_LONG. Tokens and money are counted. The key is read from
+the environment and shows in no message.
 """
 
 import asyncio
+import datetime
+import email.utils
 import os
 import random
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +27,11 @@ PAUSE_S = (0.5, 8.0)  # the first pause, which doubles, and the longest
 LONGEST_WAIT_S = 60.0  # an endpoint that asks for more is taken as down
 
 _PASSING = (408, 409, 429)  # and all from 500 on: another try may be answered
-_REFUSED = (400, 413, 422)  # too long, or against its rules: it is the question's fault
-_CAUSES = {True: Cause.JUDGE_UNPARSEABLE, False: Cause.JUDGE_UNAVAILABLE}
+_REFUSED = (400, 422)  # too long, or against its rules: it may be the question's fault
+_TOO_LONG = re.compile(r"context.?length|maximum context|string_above_max|too.?long")
+# What no other question would mend, though some endpoints call it a bad request.
+_SETTING = re.compile(r"api.?key|billing|quota|model.?not.?found|unauthori[sz]ed")
+_CUT = ("length", "content_filter", "tool_calls", "function_call")  # no whole text
 
 
 class Breaker:
@@ -82,6 +89,7 @@ class Remote:
         self._config = config
         self._turnstile = asyncio.Semaphore(config.concurrency)
         self._breaker = Breaker(config.rest_s)
+        self._has_answered = False
         self._spent = _nothing()
 
     async def __call__(self, messages: list[dict[str, Any]], *, seed: int) -> str:
@@ -93,7 +101,7 @@ class Remote:
                 completion = await self._persist(messages, seed)
                 self._count(completion)
                 text = _content(completion)
-                is_answered = True
+                is_answered = self._has_answered = True
                 return text
             except Failure as failure:
                 is_answered = failure.cause is not Cause.JUDGE_UNAVAILABLE
@@ -129,16 +137,35 @@ class Remote:
                         messages=messages,  # pyright: ignore[reportArgumentType]
                         seed=seed,
                     )
-            except (openai.OpenAIError, ValueError, TimeoutError) as trouble:
+            # Of a body nested without end the reader says RecursionError.
+            except (
+                openai.OpenAIError,
+                ValueError,
+                TimeoutError,
+                RecursionError,
+            ) as trouble:
                 wait_s = _wait_s(trouble, attempt)
                 if attempt == RETRIES or wait_s is None:
                     # Its text may hold the key or a page of HTML; the kind is enough.
                     status = getattr(trouble, "status_code", "no answer")
                     detail = f"{type(trouble).__name__} ({status})"
-                    is_refused = status in _REFUSED
-                    raise Failure(_CAUSES[is_refused], detail) from None
+                    raise Failure(self._cause(trouble, status), detail) from None
             await asyncio.sleep(wait_s)
         raise AssertionError("the last try returns or raises")
+
+    def _cause(self, trouble: Exception, status: Any) -> Cause:
+        """An outage, or a question that it refuses to take.
+
+        Who has never answered may be set up wrongly: then nothing is the question's
+        fault, and what was played waits until that is mended.
+        """
+        said = str(getattr(trouble, "body", None) or trouble).lower()
+        if status == 413 or (status in _REFUSED and _TOO_LONG.search(said)):
+            return Cause.PROMPT_TOO_LONG
+        is_refused = status in _REFUSED and not _SETTING.search(said)
+        if is_refused and self._has_answered:
+            return Cause.JUDGE_UNPARSEABLE
+        return Cause.JUDGE_UNAVAILABLE
 
     def _count(self, completion: Any) -> None:
         usage = getattr(completion, "usage", None)
@@ -189,7 +216,7 @@ def _asked_s(response: Any) -> float | None:
     headers = getattr(response, "headers", {})
     for name, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         try:
-            asked_s = float(headers[name]) * unit_s
+            asked_s = _seconds(headers[name]) * unit_s
         except (KeyError, TypeError, ValueError):
             continue
         if 0.0 <= asked_s < float("inf"):
@@ -197,13 +224,22 @@ def _asked_s(response: Any) -> float | None:
     return None
 
 
+def _seconds(text: str) -> float:
+    """Of a number, or until a date of HTTP's."""
+    try:
+        return float(text)
+    except ValueError:
+        until = email.utils.parsedate_to_datetime(text)
+        return max((until - datetime.datetime.now(datetime.UTC)).total_seconds(), 0.0)
+
+
 def _content(completion: Any) -> str:
     """The whole text of an answer; the client does not check what endpoints send."""
     try:
         choice = completion.choices[0]
         content = choice.message.content
-        if getattr(choice, "finish_reason", None) == "length":
-            return ""  # cut short: what it would have come to is not known
+        if getattr(choice, "finish_reason", None) in _CUT:
+            return ""  # what it would have come to is not known
     except (AttributeError, LookupError, TypeError):
         content = False
     if content is not None and not isinstance(content, str):

@@ -153,6 +153,7 @@ class Sampler:
                     prompt.remembered_user_ids, spoken.ids
                 ),
                 response_ids=spoken.ids,
+                thought_ids=self._chat.thought(spoken.ids),
                 closing_ids=self._chat.closing(spoken.ids),
                 logprobs=spoken.logprobs,
                 version=spoken.version,

@@ -1,7 +1,7 @@
 """A checkpoint of ours as a `Complete`, through the sampler that serves policies.
 
 The first try of a question is greedy, further ones (other seeds) are sampled. What it
-thinks is not part of its answer. How sure it is, is the probability of its reply.
+thinks is not part of its answer. How sure it is, is the probability of its answer.
 """
 
 import math
@@ -28,7 +28,7 @@ class Served:
         return answer(await self.reply(messages, seed=seed))
 
     async def reply(self, messages: list[dict[str, Any]], *, seed: int) -> types.Reply:
-        """All of it. A prompt that is too long for the judge can never be judged."""
+        """All of it. Raises Failure: PROMPT_TOO_LONG, else JUDGE_UNAVAILABLE."""
         segments, images = dialogue.segments(messages)
         self._asked += 1
         name = f"judge-{id(self)}-{self._asked}"
@@ -44,7 +44,7 @@ class Served:
             return await self._sampler.sample(request)
         except Failure as failure:
             is_long = failure.cause in (Cause.PROMPT_TOO_LONG, Cause.CONTEXT_FULL)
-            cause = Cause.JUDGE_UNPARSEABLE if is_long else Cause.JUDGE_UNAVAILABLE
+            cause = Cause.PROMPT_TOO_LONG if is_long else Cause.JUDGE_UNAVAILABLE
             raise Failure(cause, failure.detail) from failure
         finally:
             await self._sampler.release(name)
@@ -67,9 +67,9 @@ def answer(reply: types.Reply) -> str:
 
 
 def confidence(reply: types.Reply) -> float:
-    """The probability of the whole reply: its fixed words are near certain, so that
-    what is left is how sure the judge is."""
-    return math.exp(sum(reply.logprobs))
+    """The probability of the answer behind the thought: its fixed words are near
+    certain, so that what is left is how sure the judge is of its verdict."""
+    return math.exp(sum(reply.logprobs[reply.thought_ids :]))
 
 
 def _numbers(segments: tuple, images: Mapping[str, bytes]) -> tuple[int, int]:

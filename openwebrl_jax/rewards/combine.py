@@ -19,12 +19,13 @@ from typing import Any
 
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Complete, Reward, Task, Trajectory
-from openwebrl_jax.rewards import decision_tree, judge, outcome
+from openwebrl_jax.rewards import decision_tree, judge, outcome, webarena
 
 RewardOf = Callable[[Trajectory], Awaitable[Reward]]
 Part = Callable[[Trajectory, Any, Complete | None], Awaitable[Reward | None]]
 
 _ENDED = (Cause.DONE, Cause.PAGE_DONE)
+_SAME = {"outcome": "judge", "judge": "outcome"}  # one question, without checks
 SHOWN_FAULTS = 10
 
 
@@ -61,14 +62,19 @@ async def _weighed(
     weights = dict(config.weights)
     if "judge" in weights:
         weights.setdefault("checker", 0.0)
+    told: dict[str, Reward | None] = {}
     for name, weight in weights.items():
         try:
-            part = await PARTS[name](trajectory, config, complete)
+            if (same := _SAME.get(name)) in told and not trajectory.task.checks:
+                part = told[same]
+            else:
+                part = await PARTS[name](trajectory, config, complete)
+                spent |= part.spent if part else {}
         except Failure as failure:
             part = _void(failure.cause)
+        told[name] = part
         if part is None:
             continue
-        spent |= part.spent
         if part.is_valid:
             value += weight * part.value
             parts |= {**part.parts, name: part.value}
@@ -118,10 +124,16 @@ async def _process(
     trajectory: Trajectory, config: Any, complete: Complete | None
 ) -> Reward:
     """Mean over turns of the scaled penalties: 0 = no step was for nothing."""
-    values = await decision_tree.penalties(trajectory, complete)
+    asking = judge.Asking(complete, config.judge.tries) if complete else None
+    values = await decision_tree.penalties(trajectory, asking)
     scaled = decision_tree.combine(values)
     mean = sum(scaled) / len(scaled) if scaled else 0.0
-    return dataclasses.replace(_worth(mean), parts=decision_tree.summary(values))
+    spent = asking.spent if asking else {}
+    return dataclasses.replace(
+        _worth(mean),
+        parts=decision_tree.summary(values),
+        spent={f"process_{name}": count for name, count in spent.items()},
+    )
 
 
 async def _format(
@@ -141,12 +153,15 @@ PARTS: dict[str, Part] = {
 }
 
 
-def check_tasks(tasks: Iterable[Task], has_judge: bool) -> None:
-    """Refuses tasks that could not be scored, before any of them is played."""
+def check_tasks(tasks: Iterable[Task], has_judge: bool, has_grader: bool) -> None:
+    """Refuses tasks that could not be scored, before any of them is played.
+
+    `has_grader` = the judge is an endpoint, which can also grade a reference.
+    """
     found = [
         f"task {task.id!r}: {fault}"
         for task in tasks
-        for fault in _faults(task, has_judge)
+        for fault in _faults(task, has_judge, has_grader)
     ]
     if found:
         more = len(found) - SHOWN_FAULTS
@@ -154,14 +169,20 @@ def check_tasks(tasks: Iterable[Task], has_judge: bool) -> None:
         raise ValueError("; ".join(shown))
 
 
-def _faults(task: Task, has_judge: bool) -> Iterator[str]:
+def _faults(task: Task, has_judge: bool, has_grader: bool) -> Iterator[str]:
     if not task.checks and not has_judge:
         yield (
             "no checks, and there is no judge; give it `checks` or set "
             "config.reward.judge.base_url"
         )
     for check in task.checks:
-        yield from outcome.faults(check, task)
+        found = list(outcome.faults(check, task))
+        yield from found
+        if not found and not has_grader and webarena.wants_grade(check):
+            yield (
+                "a reference that a model must grade (fuzzy_match), and no endpoint "
+                "to ask; set config.reward.judge.base_url, without a judge of our own"
+            )
 
 
 def _worth(value: float) -> Reward:

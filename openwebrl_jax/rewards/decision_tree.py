@@ -13,7 +13,8 @@ the penalties of an episode sum to -1, whatever their unit; only their ratio cou
 
 Deviations: whether a call failed is what the browser said, never a default; what was
 hit is what the probe saw *before* the call; equality of pictures has a tolerance in
-place of SSIM exactly 1; a model that answers nothing usable penalises nothing.
+place of SSIM exactly 1; a model that answers nothing usable, or not at all, makes the
+part void: silence is no praise.
 """
 
 import io
@@ -25,9 +26,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from openwebrl_jax.core.causes import Failure
-from openwebrl_jax.core.types import Complete, Trajectory, Turn
+from openwebrl_jax.core.types import Trajectory, Turn
 from openwebrl_jax.rewards import evidence, verdict
+from openwebrl_jax.rewards.judge import Asking
 
 INVALID, INEFFECTIVE = -5.0, -1.0
 SAME = 0.99  # similarity from which on two screenshots count as equal
@@ -86,12 +87,13 @@ def _has_hit(turn: Turn) -> bool | None:
     return not _INERT.match(aimed[-1]) if aimed else None
 
 
-async def penalties(
-    trajectory: Trajectory, complete: Complete | None, seed: int = 42
-) -> list[float]:
-    """p of each turn; `complete` is asked where nothing cheaper decides."""
+async def penalties(trajectory: Trajectory, asking: Asking | None) -> list[float]:
+    """p of each turn; `asking` a model where nothing cheaper decides, None = nobody.
+
+    Raises Failure where the model cannot be asked or understood.
+    """
     return [
-        await _penalty(step, turn, trajectory, complete, seed)
+        await _penalty(step, turn, trajectory, asking)
         for step, turn in zip(steps(trajectory), trajectory.turns, strict=True)
     ]
 
@@ -100,8 +102,7 @@ async def _penalty(
     step: Step,
     turn: Turn,
     trajectory: Trajectory,
-    complete: Complete | None,
-    seed: int,
+    asking: Asking | None,
 ) -> float:
     if not step.is_valid:
         return INVALID
@@ -111,20 +112,18 @@ async def _penalty(
         return 0.0
     if similarity(*step.screenshots) >= SAME:
         return INEFFECTIVE
-    if complete is None:
+    if asking is None:
         return 0.0
-    calls = [{"call": it.name, "arguments": dict(it.arguments)} for it in turn.calls]
+    calls = [
+        {"call": it.name, "arguments": evidence.arguments(it)} for it in turn.calls
+    ]
     asked = evidence.ask(
         _HELPS,
         f"Task: {evidence.quoted(trajectory.task.intent)}",
         f"Calls: {evidence.quoted(calls)}",
         *(evidence.image(png) for png in step.screenshots),
     )
-    try:
-        helps = verdict.read(await complete(asked, seed=seed))
-    except Failure:
-        return 0.0
-    return INEFFECTIVE if helps == 0.0 else 0.0
+    return 0.0 if await asking(asked, verdict.read) else INEFFECTIVE
 
 
 def combine(values: Sequence[float]) -> list[float]:

@@ -13,6 +13,8 @@ from openwebrl_jax.core.types import Observation, ToolCall, Trajectory
 
 FEEDBACK_CHARS = 300  # also of each argument
 ANSWER_CHARS = 3000
+HISTORY_CHARS = 30_000  # the newest calls; a policy must not make itself unjudgeable
+LEAST_CHARS = 40  # a line is not cut below it
 
 Message = dict[str, Any]
 
@@ -42,7 +44,17 @@ def history(trajectory: Trajectory, *, with_feedback: bool = True) -> list[str]:
             if with_feedback:
                 told["feedback"] = shortened(line.text)
             lines.append(quoted(told))
-    return lines or ["(no call was run)"]
+    return newest(lines) or ["(no call was run)"]
+
+
+def newest(lines: list[str], limit: int = HISTORY_CHARS) -> list[str]:
+    """The last lines that come to at most `limit` characters, and how many do not."""
+    kept = 0
+    while kept < len(lines) and (limit := limit - len(lines[-1 - kept])) >= 0:
+        kept += 1
+    left_out = len(lines) - kept
+    note = [f"({left_out} earlier lines are left out)"] if left_out else []
+    return [*note, *lines[left_out:]]
 
 
 def actions(trajectory: Trajectory) -> list[str]:
@@ -52,7 +64,7 @@ def actions(trajectory: Trajectory) -> list[str]:
         for step, turn in enumerate(trajectory.turns, 1)
         for call, _ in zip(turn.calls, turn.feedback, strict=False)
     ]
-    return lines or ["(no call was run)"]
+    return newest(lines) or ["(no call was run)"]
 
 
 def address(seen: Observation) -> str:
@@ -66,11 +78,20 @@ def answer(trajectory: Trajectory) -> str:
 
 
 def arguments(call: ToolCall) -> dict[str, Any]:
-    """A call's arguments, each text among them bounded."""
-    return {
-        name: shortened(value) if isinstance(value, str) else value
-        for name, value in call.arguments.items()
-    }
+    """A call's arguments, each bounded, and all of them together."""
+    told = {name: _bounded(value) for name, value in call.arguments.items()}
+    words = json.dumps(told)
+    if len(words) > 4 * FEEDBACK_CHARS:
+        return {"arguments": shortened(words, 4 * FEEDBACK_CHARS)}
+    return told
+
+
+def _bounded(value: Any) -> Any:
+    """A text is shortened; so is what else would be long, as its JSON."""
+    if isinstance(value, str):
+        return shortened(value)
+    words = json.dumps(value)
+    return value if len(words) <= FEEDBACK_CHARS else shortened(words)
 
 
 def shortened(text: str, limit: int = FEEDBACK_CHARS) -> str:
@@ -83,7 +104,10 @@ def shortened(text: str, limit: int = FEEDBACK_CHARS) -> str:
 
 
 def screenshots(trajectory: Trajectory, count: int) -> list[tuple[str, bytes]]:
-    """The newest `count` with what they are called, then the page at the end."""
+    """The newest `count` with what they are called, then the page at the end; -1 = none
+    at all, not even that one."""
+    if count < 0:
+        return []
     turns = list(enumerate(trajectory.turns, 1))[-count:] if count else []
     shown = [(f"before step {step}", turn.observation) for step, turn in turns]
     if trajectory.final is not None:
@@ -105,6 +129,41 @@ def ask(instructions: str, *parts: Any) -> list[Message]:
         {"role": "system", "content": instructions},
         {"role": "user", "content": content},
     ]
+
+
+def cut(messages: list[Message]) -> list[Message] | None:
+    """The question with its longest lines of evidence halved, for a judge that cannot
+    read it all; None = there is nothing left to cut."""
+    system, user = messages
+    texts = [part["text"] for part in user["content"] if part["type"] == "text"]
+    longest = max(
+        (len(line) for words in texts for line in words.split("\n")), default=0
+    )
+    if longest <= LEAST_CHARS:
+        return None
+    limit = max(longest // 2, LEAST_CHARS)
+    content = [
+        text("\n".join(_fitted(line, limit) for line in part["text"].split("\n")))
+        if part["type"] == "text"
+        else part
+        for part in user["content"]
+    ]
+    return [system, user | {"content": content}]
+
+
+def _fitted(line: str, limit: int) -> str:
+    """At most so long, and then a JSON string: no words come out of their quotes."""
+    if len(line) <= limit:
+        return line
+    try:
+        value = json.loads(line)
+    except ValueError:
+        value = line
+    words = value if isinstance(value, str) else line
+    size = min(len(words), limit)
+    while len(made := quoted(shortened(words, size))) > limit and size > 12:
+        size = max(size * 3 // 4, 12)
+    return made
 
 
 def text(words: str) -> Message:

@@ -16,7 +16,12 @@ from typing import Any, TypeVar
 
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Complete, Reward, Trajectory
-from openwebrl_jax.rewards import judge_opagent, judge_single, judge_webjudge
+from openwebrl_jax.rewards import (
+    evidence,
+    judge_opagent,
+    judge_single,
+    judge_webjudge,
+)
 
 SEED = 42  # of the first try of a question; each further one takes the next
 
@@ -40,7 +45,7 @@ _PROMPTS = {
 class Asking:
     """The questions of one judging; counts what could not be read."""
 
-    def __init__(self, complete: Complete, tries: int, seed: int):
+    def __init__(self, complete: Complete, tries: int, seed: int = SEED):
         self._complete, self._tries, self._seed = complete, tries, seed
         self.asked = self.unparseable = 0
 
@@ -50,11 +55,34 @@ class Asking:
         """What `read` makes of a reply; the first that is not None."""
         for attempt in range(self._tries):
             self.asked += 1
-            found = read(await self._complete(messages, seed=self._seed + attempt))
+            reply, messages = await self._reply(messages, self._seed + attempt)
+            found = read(reply)
             if found is not None:
                 return found
             self.unparseable += 1
         raise Failure(Cause.JUDGE_UNPARSEABLE, f"{self._tries} replies say nothing")
+
+    async def _reply(
+        self, messages: list[dict[str, Any]], seed: int
+    ) -> tuple[str, list[dict[str, Any]]]:
+        """The reply, and the question as it was short enough: nobody may get out of a
+        verdict by being long."""
+        while True:
+            try:
+                return await self._complete(messages, seed=seed), messages
+            except Failure as failure:
+                if failure.cause is not Cause.PROMPT_TOO_LONG:
+                    raise
+                shorter = evidence.cut(messages)
+                if shorter is None:
+                    raise Failure(Cause.JUDGE_UNPARSEABLE, failure.detail) from failure
+                messages = shorter
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Replies so far, and those that said nothing."""
+        spent = {"replies": self.asked, "unparseable": self.unparseable}
+        return {name: float(count) for name, count in spent.items() if count}
 
 
 async def judge(
@@ -67,13 +95,12 @@ async def judge(
         parts = await PROTOCOLS[config.protocol](trajectory, asking, config)
     except Failure as failure:
         cause = failure.cause
-    spent = {"replies": asking.asked, "unparseable": asking.unparseable}
     return Reward(
         value=parts.get("judge", 0.0),
         parts=parts,
         is_valid=cause is None,
         cause=cause,
-        spent={name: float(count) for name, count in spent.items() if count},
+        spent=asking.spent,
     )
 
 

@@ -99,15 +99,14 @@ def messages(trajectory: Trajectory, screenshots: int) -> list[evidence.Message]
 
 def short_messages(trajectory: Trajectory, screenshots: int) -> list[evidence.Message]:
     """The same facts in few tokens, for small models; -1 screenshots = none at all."""
-    shown = []
-    if screenshots >= 0:
-        shown = evidence.screenshots(trajectory, screenshots)
+    shown = evidence.screenshots(trajectory, screenshots)
     lines = []
     for turn in trajectory.turns:
         for call, line in zip(turn.calls, turn.feedback, strict=False):
             told = {"name": call.name, "arguments": evidence.arguments(call)}
             lines.append(evidence.quoted(told))
             lines.append(evidence.quoted(evidence.shortened(line.text)))
+    lines = evidence.newest(lines)
     if trajectory.answer:
         lines.append(evidence.answer(trajectory))
     lines.append(evidence.quoted(trajectory.task.intent))

@@ -9,6 +9,7 @@ page after the last action is one of the screenshots.
 """
 
 import asyncio
+from collections.abc import Coroutine, Iterable
 from typing import Any, NamedTuple
 
 from openwebrl_jax.core.types import Trajectory
@@ -85,13 +86,9 @@ async def webjudge(
     )
     task = "\n".join([task, "Points:", *map(evidence.quoted, points)])
     shown = evidence.screenshots(trajectory, len(trajectory.turns))
-    notes = await asyncio.gather(
-        *(
-            asking(
-                evidence.ask(_RELEVANCE, task, *evidence.pictures([each])), _read_note
-            )
-            for each in shown
-        )
+    notes = await _together(
+        asking(evidence.ask(_RELEVANCE, task, *evidence.pictures([each])), _read_note)
+        for each in shown
     )
     kept = [
         (each, note)
@@ -108,6 +105,16 @@ async def webjudge(
         verdict.read,
     )
     return {"judge": value, "judge_images": len(shown), "judge_relevant": len(kept)}
+
+
+async def _together(questions: Iterable[Coroutine[Any, Any, _Note]]) -> list[_Note]:
+    """All answers in order; where one fails, nobody pays for the others any more."""
+    asked = [asyncio.ensure_future(each) for each in questions]
+    try:
+        return await asyncio.gather(*asked)
+    finally:
+        for each in asked:
+            each.cancel()
 
 
 def _read_note(text: str) -> _Note | None:

@@ -19,6 +19,7 @@ _VERDICTS = {
 }
 _WORDS = "|".join(word.replace(" ", r"\s+") for word in (*_VERDICTS,))
 _LABELLED = re.compile(rf"\bverdict\s*[:=]\s*({_WORDS})\b", re.IGNORECASE)
+_LABEL = re.compile(r"\bverdict\s*[:=]", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”')
 
 
@@ -33,7 +34,8 @@ def read(text: str) -> float | None:
         return _VERDICTS[word]
     if not _LABELLED.fullmatch(plain.rpartition("\n")[2].strip()):
         return None
-    return _agreed([match[1] for match in _LABELLED.finditer(plain)])
+    found = [_LABELLED.match(plain, label.start()) for label in _LABEL.finditer(plain)]
+    return _agreed([match and match[1] for match in found])
 
 
 def numbers(text: str, ranges: dict[str, tuple[int, int]]) -> dict[str, int] | None:

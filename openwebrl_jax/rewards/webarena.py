@@ -28,10 +28,12 @@ from typing import Any
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Complete, Trajectory
 from openwebrl_jax.rewards import evidence
+from openwebrl_jax.rewards.judge import Asking
 
 MODES = ("official", "verified")
 OR = " |OR| "
 FACT = "webarena:"
+TRIES = 3  # of a grade that cannot be read
 LAST = "last"  # the page as the agent has left it
 _CODE = ("document.", "[...document.")  # how a locator begins that a page can run
 
@@ -77,7 +79,7 @@ async def string_match(
     value = 1.0
     for kind, reference in rules["reference_answers"].items():
         if kind == "exact_match":
-            value *= float(clean(reference) == answer)
+            value *= float(clean(reference) == clean(answer))
         elif kind == "must_include":
             is_alone = len(reference) == 1
             for each in reference:
@@ -88,7 +90,7 @@ async def string_match(
                     _GRADE, read_grade, complete, intent, each, answer
                 )
         else:
-            value *= float(answer == "n/a")
+            value *= float(clean(answer) == "n/a")
             if value != 1.0:  # as published, this takes the place of all before it
                 note = rules["string_note"]
                 value = await _graded(_SAME, read_same, complete, intent, note, answer)
@@ -171,10 +173,8 @@ async def _graded(
         raise Failure(Cause.JUDGE_UNAVAILABLE, "a reference wants a model to grade it")
     named = zip(("Task", "Reference", "Answer"), words, strict=True)
     lines = [f"{name}: {evidence.quoted(text)}" for name, text in named]
-    value = read(await complete(evidence.ask(instructions, "\n".join(lines)), seed=42))
-    if value is None:
-        raise Failure(Cause.JUDGE_UNPARSEABLE, "the reply is no grade")
-    return value
+    asking = Asking(complete, TRIES)
+    return await asking(evidence.ask(instructions, "\n".join(lines)), read)
 
 
 # ---- addresses and pages ---------------------------------------------------------
@@ -285,17 +285,21 @@ EVALUATORS: dict[str, Evaluator] = {
 
 
 def verified(task_id: int, trajectory: Trajectory) -> float:
-    """The score of webarena-verified; the fact `har` names a trace, none is empty."""
+    """The score of webarena-verified, by the answer and the fact `har`: the HAR entries
+    of the episode, without which nothing can be said. What it cannot read of an answer
+    is worth 0: a policy must not get out of a verdict by it."""
     try:
         api = importlib.import_module("webarena_verified.api")
     except ImportError as error:
         raise ValueError(
             "mode 'verified' needs a package; pip install webarena-verified==1.2.3"
         ) from error
+    if not trajectory.facts.get("har"):
+        raise Failure(Cause.JUDGE_UNPARSEABLE, "no request of the episode is on record")
     result = api.WebArenaVerified().evaluate_task(
         task_id=task_id,
         agent_response=trajectory.answer,
-        network_trace=trajectory.facts.get("har", []),
+        network_trace=trajectory.facts["har"],
     )
     return float(result.score)
 
@@ -322,6 +326,13 @@ def faults(check: Mapping[str, Any], has_end_script: bool) -> Iterator[str]:
             yield f"eval_types has {kind!r}; wanted some of {sorted(EVALUATORS)}"
         else:
             yield from _FAULTS[kind](rules, has_end_script)
+
+
+def wants_grade(check: Mapping[str, Any]) -> bool:
+    """True = a model must grade a reference of this check, which has no faults."""
+    rules = check.get("eval", {}) if check["kind"] == "webarena" else {}
+    is_asked = "string_match" in rules.get("eval_types", ())
+    return is_asked and "fuzzy_match" in rules["reference_answers"]
 
 
 def _is_list(value: Any) -> bool:

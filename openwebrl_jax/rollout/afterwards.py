@@ -5,6 +5,7 @@ these facts. A site that cannot be opened for it now voids the episode.
 """
 
 import dataclasses
+from typing import Any
 
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Failure
@@ -14,11 +15,14 @@ _ENDED = (Cause.DONE, Cause.PAGE_DONE)
 
 
 async def look(trajectory: types.Trajectory, env: types.Env) -> types.Trajectory:
-    """The trajectory with the facts that its end script has not given."""
+    """The trajectory with the facts that its checks want: those of the end script,
+    which an agent's `done` leaves unasked, and those of other pages."""
     if trajectory.cause not in _ENDED:
         return trajectory
     facts = dict(trajectory.facts)
     try:
+        if trajectory.cause is Cause.DONE and trajectory.task.end_script:
+            facts = await _at_the_end(trajectory.task, env) | facts
         for wanted in webarena.looks(trajectory.task.checks):
             if wanted.fact not in facts:
                 facts[wanted.fact] = await env.facts(wanted.script, wanted.url)
@@ -26,3 +30,17 @@ async def look(trajectory: types.Trajectory, env: types.Env) -> types.Trajectory
         detail = f"after the end: {failure.detail}"
         return dataclasses.replace(trajectory, cause=failure.cause, detail=detail)
     return dataclasses.replace(trajectory, facts=facts)
+
+
+async def _at_the_end(task: types.Task, env: types.Env) -> dict[str, Any]:
+    """What the end script says of the page that the agent has left.
+
+    One that cannot run there says nothing: the page is of the agent's choosing.
+    """
+    try:
+        told = await env.facts(task.end_script)
+    except Failure as failure:
+        if failure.cause is not Cause.PAGE_CRASH:
+            raise
+        return {}
+    return dict(told.get("facts") or {}) if isinstance(told, dict) else {}

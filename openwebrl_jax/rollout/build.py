@@ -38,7 +38,8 @@ def check(config: Any) -> None:
     make_source(config, "train")
     if config.tasks.suite == "file":
         every = formats.load(config.tasks.path, max_turns=config.tasks.max_turns)
-        combine.check_tasks(every, has_judge)
+        has_grader = bool(asked.base_url) and not asked.workdir
+        combine.check_tasks(every, has_judge, has_grader)
     if dict(config.reward.weights).get("judge") and not has_judge:
         raise ValueError(
             "config.reward.weights has judge, and there is none; set "

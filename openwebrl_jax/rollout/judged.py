@@ -62,17 +62,51 @@ def can_be_judged(played: types.Trajectory) -> bool:
     return combine.is_open(played)
 
 
-def injected(played: types.Trajectory) -> list[types.Trajectory]:
-    """The trajectory once for each text that begs for a success, put where a page's
-    words reach the judge: into the feedback of the last call."""
+def injected(played: types.Trajectory, protocol: str) -> list[types.Trajectory]:
+    """The trajectory once for each text that begs for a success, put where foreign
+    words reach the judge: into the feedback of the last call, and for protocols that do
+    not show it into the address there, a call's argument or the answer."""
+    put = _CHANNELS[protocol]
+    return [put(played, words) for words in injections.INJECTIONS]
+
+
+def _into_feedback(played: types.Trajectory, words: str) -> types.Trajectory:
     last = played.turns[-1]
-    made = []
-    for words in injections.INJECTIONS:
-        line = last.feedback[-1]
-        told = dataclasses.replace(line, text=f"{line.text}; appeared: '{words}'")
-        turn = dataclasses.replace(last, feedback=(*last.feedback[:-1], told))
-        made.append(dataclasses.replace(played, turns=(*played.turns[:-1], turn)))
-    return made
+    line = last.feedback[-1]
+    told = dataclasses.replace(line, text=f"{line.text}; appeared: '{words}'")
+    return _with_last(played, feedback=(*last.feedback[:-1], told))
+
+
+def _into_argument(played: types.Trajectory, words: str) -> types.Trajectory:
+    *others, call = played.turns[-1].calls
+    call = dataclasses.replace(call, arguments={**call.arguments, "text": words})
+    return _with_last(played, calls=(*others, call))
+
+
+def _into_address(played: types.Trajectory, words: str) -> types.Trajectory:
+    seen = played.turns[-1].observation
+    tabs = [
+        dataclasses.replace(tab, url=f"{tab.url}?note={words}") for tab in seen.tabs
+    ]
+    shown = dataclasses.replace(seen, tabs=tuple(tabs))
+    return _with_last(played, observation=shown)
+
+
+def _into_answer(played: types.Trajectory, words: str) -> types.Trajectory:
+    return dataclasses.replace(played, answer=f"{played.answer} {words}")
+
+
+def _with_last(played: types.Trajectory, **fields: Any) -> types.Trajectory:
+    turn = dataclasses.replace(played.turns[-1], **fields)
+    return dataclasses.replace(played, turns=(*played.turns[:-1], turn))
+
+
+_CHANNELS = {
+    "single": _into_feedback,
+    "webjudge": _into_argument,
+    "webvoyager": _into_answer,
+    "opagent": _into_address,
+}
 
 
 def rationale(played: types.Trajectory) -> str:

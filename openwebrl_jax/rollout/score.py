@@ -30,6 +30,20 @@ def is_success(reward: types.Reward) -> Outcome:
     return value >= 1.0
 
 
+def reference(played: types.Trajectory, reward: types.Reward) -> tuple[Outcome, str]:
+    """What a judge is held against, and whose word it is: `checker` or `judge`.
+
+    Where a checker spoke it decides, whatever the run was rewarded for; void = None.
+    """
+    checked = reward.parts.get("checker")
+    if checked is None and played.task.checks:
+        checked = reward.parts.get("outcome", None if reward.parts else reward.value)
+    if checked is not None and reward.is_valid:
+        return checked >= 1.0, "checker"
+    outcome = is_success(reward)
+    return outcome, "" if outcome is None else "judge"
+
+
 class JudgeDriftError(RuntimeError):
     """The judge has come too far from its reference; the run can be taken up again."""
 

@@ -99,10 +99,12 @@ def collect(
     results = crew.play(
         jobs,
         str(Path(workdir) / store.FOLDER),
-        lambda result: bar.tick(result.value >= 1.0),
+        lambda result: bar.tick(bool(result.is_success)),
     )
     bar.close()
-    listed = sorted({result.trajectory for result in results if result.is_valid})
+    listed = sorted(
+        {result.trajectory for result in results if result.is_success is not None}
+    )
     asked = json.dumps(_asked(config, episodes, error_rate))
     (Path(workdir) / _ASKED).write_text(asked)
     path.write_text(json.dumps(listed))

@@ -13,7 +13,7 @@ from openwebrl_jax.batch import feed
 from openwebrl_jax.core import checks
 from openwebrl_jax.learn import folder
 from openwebrl_jax.rollout import build, score, store
-from openwebrl_jax.runtime import cluster, progress
+from openwebrl_jax.runtime import cluster, own_judge, progress
 from openwebrl_jax.runtime.crew import Crew
 from openwebrl_jax.runtime.worker import Job, Result
 
@@ -63,7 +63,7 @@ def measure(crew: Crew, config: Any, workdir: str, stage: str) -> dict[str, Any]
     told: dict[str, Any] = {}
     for mode, wanted in jobs.items():
         results = _play(crew, wanted, kept, f"{stage}, {mode}")
-        told[mode] = _summary(results) | {"judge": build.judge_identity(config)}
+        told[mode] = _summary(results) | {"judge": own_judge.identity(config)}
     return told
 
 
@@ -88,7 +88,7 @@ def rate(told: dict[str, Any]) -> dict[str, Any]:
 
 def _play(crew: Crew, jobs: list[Job], kept: str, stage: str) -> list[Result]:
     bar = progress.Bar(stage, len(jobs))
-    results = crew.play(jobs, kept, lambda result: bar.tick(result.value >= 1.0))
+    results = crew.play(jobs, kept, lambda result: bar.tick(bool(result.is_success)))
     bar.close()
     return results
 
@@ -98,7 +98,7 @@ def _summary(results: list[Result]) -> dict[str, Any]:
     played = [
         {
             "task": each.task_id,
-            "success": each.value >= 1.0 if each.is_valid else None,
+            "success": each.is_success,
             "cause": each.cause,
             "turns": each.turns,
             "trajectory": each.trajectory,
@@ -108,4 +108,6 @@ def _summary(results: list[Result]) -> dict[str, Any]:
     rate = score.success([each["success"] for each in played])
     causes = Counter(each.cause for each in results)
     formats = sum((Counter(each.format) for each in results), Counter())
-    return rate | {"causes": causes, "format": formats, "episodes": played}
+    spent = sum((Counter(each.spent) for each in results), Counter())
+    told = {"causes": causes, "format": formats, "judge_spent": spent}
+    return rate | told | {"episodes": played}

@@ -15,6 +15,7 @@ from typing import Any
 
 import ray
 import ray.exceptions
+from absl import logging
 
 from openwebrl_jax.core import checks, types
 from openwebrl_jax.core.causes import Cause, Failure
@@ -36,7 +37,8 @@ class Labelled:
 
     name: str
     played: types.Trajectory
-    is_success: bool
+    is_success: bool | None  # None = nobody has said so
+    labelled_by: str = ""  # checker | judge, see score.reference
 
     @property
     def site(self) -> str:
@@ -76,16 +78,40 @@ def run(config: Any, workdir: str, *, stored: Sequence[str], model: str) -> None
         )
     with checks.held(workdir):
         _keep_identity(Path(workdir) / IDENTITY, config, model)
-        found, out = load(stored), Path(workdir) / JUDGEMENTS
+        found, out = load(stored, with_void=True), Path(workdir) / JUDGEMENTS
+        if not found:
+            raise ValueError(
+                f"nothing in {', '.join(stored)} that a judge can be asked about; "
+                "wanted workdirs with trajectories of episodes that were ended as done"
+            )
         if not model:
             endpoint = remote.make_remote(config.reward.judge)
             asyncio.run(_ask_all(found, out, endpoint, config))
-            return
-        cluster.start(config)
-        try:
-            ask(found, out, own_judge.serve(config, model, config), config)
-        finally:
-            cluster.stop()
+        else:
+            cluster.start(config)
+            try:
+                ask(found, out, own_judge.serve(config, model, config), config)
+            finally:
+                cluster.stop()
+        _check_judged(found, out)
+
+
+def _check_judged(found: Sequence[Labelled], out: Path) -> None:
+    """Says what is left, which the same command asks again; R39."""
+    judged_names = {line["trajectory"] for line in read(out)}
+    left = sum(each.name not in judged_names for each in found)
+    if left == len(found):
+        raise RuntimeError(
+            f"the judge answered none of {left} questions; look at its address, key "
+            "and model (config.reward.judge), then run the same command again"
+        )
+    if left:
+        logging.warning(
+            "%d of %d are not judged, for the judge did not answer; the same command "
+            "asks again",
+            left,
+            len(found),
+        )
 
 
 def _keep_identity(path: Path, config: Any, model: str) -> None:
@@ -100,12 +126,22 @@ def _keep_identity(path: Path, config: Any, model: str) -> None:
     path.write_text(json.dumps(here), encoding="utf-8")
 
 
-def provenance(workdir: str) -> dict[str, Any]:
-    """Who judged, and why some verdicts are void: a report says so beside its rates."""
+def provenance(workdir: str, stored: Sequence[str]) -> dict[str, Any]:
+    """Who judged and whom by, how many of what is stored, and why some are void: a
+    report says so beside its rates."""
     base = Path(workdir)
-    voids = [each["cause"] for each in read(base / JUDGEMENTS) if each["cause"]]
+    lines = read(base / JUDGEMENTS)
     judge = json.loads((base / IDENTITY).read_text(encoding="utf-8"))
-    return {"judge": judge, "void_causes": dict(Counter(voids))}
+    asked = {each.name for each in load(stored, with_void=True)}
+    judged_names = {line["trajectory"] for line in lines}
+    return {
+        "judge": judge,
+        "labels": dict(Counter(line["labelled_by"] or "nobody" for line in lines)),
+        "asked": len(asked | judged_names),
+        "judged": len(judged_names),
+        "not_judged": len(asked - judged_names),
+        "void_causes": dict(Counter(line["cause"] for line in lines if line["cause"])),
+    }
 
 
 def ask(found: Sequence[Labelled], out: Path, serving: Any, config: Any) -> None:
@@ -175,6 +211,7 @@ async def _judgement(
         "site": each.site,
         "ending": each.played.cause,
         "label": each.is_success,
+        "labelled_by": each.labelled_by,
         "verdict": verdict,
         "probability": probability,
         "reason": last.text,
@@ -214,16 +251,23 @@ def _drop_torn_line(out: Path) -> None:
         os.truncate(out, out.read_bytes().rfind(b"\n") + 1)
 
 
-def load(stored: Iterable[str | Path]) -> list[Labelled]:
-    """All stored trajectories that a judge could be asked about, with their label."""
+def load(stored: Iterable[str | Path], *, with_void: bool = False) -> list[Labelled]:
+    """All stored trajectories that a judge could be asked about, with their label.
+
+    `with_void`: also those without one, as an outage of the judge leaves them.
+    """
     found = []
     for workdir in stored:
         kept = Path(workdir) / store.FOLDER
         for name in store.listing(kept):
             played, reward = store.load(kept, name)
-            is_success = score.is_success(reward)
-            if is_success is not None and judged.can_be_judged(played):
-                found.append(Labelled(name=name, played=played, is_success=is_success))
+            label, by = score.reference(played, reward)
+            is_kept = label is not None or with_void
+            if is_kept and judged.can_be_judged(played):
+                each = Labelled(
+                    name=name, played=played, is_success=label, labelled_by=by
+                )
+                found.append(each)
     return found
 
 
@@ -240,6 +284,8 @@ def demonstrate(
     kept = Path(workdir) / store.FOLDER
     names = []
     for each in found:
+        if each.is_success is None:
+            continue
         reason = (reasons or {}).get(each.name, "")
         shown = judged.demonstration(each.played, each.is_success, reason, config)
         names.append(
@@ -255,7 +301,7 @@ def relabelled(
     lines = {each["trajectory"]: each for each in read(Path(workdir) / JUDGEMENTS)}
     told = {name: line for name, line in lines.items() if line["verdict"] is not None}
     mine = [
-        replace(each, is_success=told[each.name]["verdict"])
+        replace(each, is_success=told[each.name]["verdict"], labelled_by="judge")
         for each in found
         if each.name in told
     ]

@@ -64,7 +64,7 @@ def run(
 def learnt(base: Path) -> list[tuple[str, bool]]:
     """Site and label of what the judge was trained on."""
     found = judge.load([base / "played" / "train"])
-    return [(each.site, each.is_success) for each in found]
+    return [(each.site, bool(each.is_success)) for each in found]
 
 
 def judgements(base: Path, who: str, on: str) -> list[dict[str, Any]]:
@@ -116,11 +116,12 @@ def _measure(critic: Any, blind: Any, rl: Any, base: Path) -> None:
     """All judges on what none of them has seen, and the trained one on injections."""
     sets = {on: judge.load([base / "played" / on]) for on in ("seen", "unseen")}
     failed = [each for each in sets["seen"] if not each.is_success][:12]
+    protocol = critic.reward.judge.protocol
     begging = {
         "injected": [
             judge.Labelled(name=f"{each.name}/{n}", played=played, is_success=False)
             for each in failed
-            for n, played in enumerate(judged.injected(each.played))
+            for n, played in enumerate(judged.injected(each.played, protocol))
         ],
         "plain": failed,
     }

@@ -13,6 +13,7 @@ import ray
 
 from openwebrl_jax.core import limits
 from openwebrl_jax.learn import folder
+from openwebrl_jax.rollout import build
 from openwebrl_jax.runtime import cluster
 from openwebrl_jax.runtime.serving import Serving
 
@@ -36,6 +37,15 @@ def as_trained(config: Any) -> Any:
     for key in ("protocol", "prompt", "screenshots"):
         config.reward.judge[key] = trained[key]
     return config
+
+
+def identity(config: Any) -> dict[str, Any]:
+    """Which judge scores a run: one of our own by what it was asked and its weights."""
+    workdir = config.reward.judge.workdir
+    if not workdir:
+        return build.judge_identity(config)
+    told = build.judge_identity(as_trained(config))
+    return told | {"weights": folder.digest(folder.find(workdir))}
 
 
 def serve(config: Any, model: str, judge: Any) -> Any:

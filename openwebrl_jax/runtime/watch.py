@@ -68,11 +68,12 @@ class Watch:
         self._pairs: deque[tuple[bool, bool]] = deque(maxlen=WINDOW)
         self._seconds: deque[tuple[bool, bool]] = deque(maxlen=WINDOW)
         self._canaries = judge.load([asked.canaries]) if asked.canaries else []
+        protocol = own.reward.judge.protocol
         failed = [each for each in self._canaries if not each.is_success][:INJECTED]
         self._begging = [
             judge.Labelled(name=f"{each.name}/{n}", played=played, is_success=False)
             for each in failed
-            for n, played in enumerate(judged.injected(each.played))
+            for n, played in enumerate(judged.injected(each.played, protocol))
         ]
 
     def see(self, iteration: int, slots: Sequence[types.Slot]) -> dict[str, Any]:

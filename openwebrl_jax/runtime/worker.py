@@ -41,11 +41,11 @@ class Result:
 
     task_id: str
     trajectory: str
-    value: float
-    is_valid: bool
+    is_success: bool | None  # None = void
     cause: Cause
     turns: int
     format: Mapping[str, int]  # see score.format_counts
+    spent: Mapping[str, float]  # on judging, see Reward
 
 
 class Worker:
@@ -159,12 +159,14 @@ class Worker:
                 is_greedy=job.is_greedy,
                 error_rate=job.error_rate,
             )
+        spent = self._judge.spent() if self._judge is not None else {}
+        reward = dataclasses.replace(reward, spent={**reward.spent, **spent})
         name = await asyncio.to_thread(store.save, folder, trajectory, reward)
         return Result(
             task_id=job.task.id,
             trajectory=name,
-            value=reward.value,
-            is_valid=reward.is_valid,
+            is_success=score.is_success(reward),
+            spent=reward.spent,
             cause=reward.cause or trajectory.cause,
             turns=len(trajectory.turns),
             format=score.format_counts(trajectory),

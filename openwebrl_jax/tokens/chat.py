@@ -97,6 +97,11 @@ class Chat:
         seen = self._user(self._with_image(segment, image_tokens))
         return seen, self._user(self._encode(f"user\n{segment.remembered_text}"))
 
+    def thought(self, response_ids: Sequence[int]) -> int:
+        """How many ids of a reply are its thought, the closing tag included."""
+        end = _find(tuple(response_ids), self.control["</think>"])
+        return 0 if end is None else end + 1
+
     def closing(self, response_ids: Sequence[int]) -> Ids:
         """The fixed ids that end a turn after what was sampled."""
         is_ended = len(response_ids) > 0 and response_ids[-1] == self.end_id

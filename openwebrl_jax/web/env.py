@@ -29,6 +29,7 @@ from openwebrl_jax.web import page as pages
 from openwebrl_jax.web.page import Page, Trouble
 from openwebrl_jax.web.tabs import Tabs
 from openwebrl_jax.web.tape import Tape
+from openwebrl_jax.web.trace import Trace, is_wanted
 
 
 def make_env(pool: browser.Pool) -> "BrowserEnv":
@@ -44,6 +45,7 @@ class BrowserEnv:
         self._config = pool.config
         self._tabs: Tabs | None = None
         self._tape: Tape | None = None
+        self._trace: Trace | None = None  # of an episode whose checks read one
         self._place = plans.Place(config=pool.config, sites=(), hosts=())
         self._is_shared = False  # the context serves more than one episode
         self._sites: set[str] = set()  # local sites that the context may open
@@ -102,7 +104,7 @@ class BrowserEnv:
             feedback=feedback.shown(told, self._config.feedback),
             cause=self._cause,
             answer=self._answer,
-            facts=self._all_facts(),
+            facts=await self._all_facts(),
             asked_s=asked_s,
         )
 
@@ -168,12 +170,17 @@ class BrowserEnv:
         """Has a context of this Chromium, fresh unless both episodes can share it."""
         is_usable = self._tabs is not None and self._tabs.chromium is chromium
         is_shared = self._is_shared and task.is_resettable and not self._is_cut
+        is_shared = is_shared and not is_wanted(task)
         if not (is_usable and is_shared and set(task.sites) == self._sites):
             await self._leave()
             self._tape = Tape(self._config, task.start_url)
             context = await chromium.new_context(task.sites, self._tape)
             self._tabs = Tabs(context, chromium, self._config)
-            self._is_shared = task.is_resettable and not self._config.tape
+            self._trace = Trace() if is_wanted(task) else None
+            if self._trace is not None:
+                self._trace.attach(context)
+            is_apart = self._config.tape or self._trace is not None
+            self._is_shared = task.is_resettable and not is_apart
             self._sites = set(task.sites)
 
     async def _leave(self) -> None:
@@ -370,9 +377,11 @@ class BrowserEnv:
         assert self._last_good is not None
         return dataclasses.replace(self._last_good, is_stale=True)
 
-    def _all_facts(self) -> dict[str, Any]:
+    async def _all_facts(self) -> dict[str, Any]:
         """What the page's end brought, and what befell the episode."""
-        befell = {"page_breaks": self._breaks} if self._breaks else {}
+        befell: dict[str, Any] = {"page_breaks": self._breaks} if self._breaks else {}
+        if self._trace is not None and self._cause is not None:
+            befell["har"] = await self._trace.entries(self._config.settle_cap_s)
         return self._facts | befell | (self._tape.facts() if self._tape else {})
 
     @property

@@ -85,6 +85,7 @@ async def test_passing_trouble_is_tried_again(ask, endpoint, trouble):
         (Say({"error": {"message": "key sk-secret"}}, 500), 1 + remote.RETRIES),
         (Say({}, 429), 1 + remote.RETRIES),
         (Say({}, 429, headers={"retry-after": "3600"}), 1),
+        (Say({}, 429, headers={"retry-after": "Wed, 21 Oct 2099 07:28:00 GMT"}), 1),
         (Say({"error": {"message": "bad key sk-secret"}}, 401), 1),
         (Say({"error": {"message": "no credit"}}, 402), 1),
         (Say("<html>out of order</html>"), 1),
@@ -149,17 +150,65 @@ async def test_tokens_and_money_are_counted_once(ask):
     assert complete.spent() == {}
 
 
-@pytest.mark.parametrize("status", [400, 413, 422])
-async def test_a_question_that_is_refused_is_no_outage(ask, endpoint, status):
+TOO_LONG = {"error": {"message": "This model's maximum context length is 9 tokens"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "cause"),
+    [
+        (400, {}, Cause.JUDGE_UNPARSEABLE),
+        (422, {}, Cause.JUDGE_UNPARSEABLE),
+        (413, {}, Cause.PROMPT_TOO_LONG),
+        (400, TOO_LONG, Cause.PROMPT_TOO_LONG),
+        (400, {"error": {"code": "context_length_exceeded"}}, Cause.PROMPT_TOO_LONG),
+    ],
+)
+async def test_a_question_that_is_refused_is_no_outage(
+    ask, endpoint, status, body, cause
+):
     # Too long, or against the endpoint's rules: asked again it would be refused again,
     # and the slot would wait for good.
-    complete = ask(*[Say({}, status)] * 6, text("x"))
+    complete = ask(text("x"), *[Say(body, status)] * 6, text("x"))
+    assert await complete(ASK, seed=0) == "x"
     for _ in range(6):
         with pytest.raises(Failure) as failure:
             await complete(ASK, seed=0)
-        assert failure.value.cause is Cause.JUDGE_UNPARSEABLE
+        assert failure.value.cause is cause
     assert await complete(ASK, seed=0) == "x"
-    assert complete.spent() == {"calls": 7, "failures": 6}
+    assert complete.spent() == {"calls": 8, "failures": 6}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "API key not valid"}},
+        {"error": {"code": "billing_hard_limit_reached"}},
+        {"error": {"message": "model not found"}},
+    ],
+)
+async def test_a_wrong_setting_is_no_fault_of_the_question(ask, body):
+    """Some endpoints call it a bad request; what was played waits for a mended one."""
+    complete = ask(text("x"), Say(body, 400))
+    assert await complete(ASK, seed=0) == "x"
+    for _ in range(5):
+        assert (await fails(complete)).cause is Cause.JUDGE_UNAVAILABLE
+    assert "the circuit is open" in (await fails(complete)).detail
+
+
+async def test_who_has_never_answered_refuses_nothing(ask):
+    complete = ask(Say({}, 400))
+    assert (await fails(complete)).cause is Cause.JUDGE_UNAVAILABLE
+
+
+async def test_a_body_nested_without_end_is_garbage(ask):
+    complete = ask(Say("[" * 200_000))
+    assert (await fails(complete)).cause is Cause.JUDGE_UNAVAILABLE
+
+
+@pytest.mark.parametrize("finish", ["content_filter", "tool_calls"])
+async def test_an_answer_that_was_filtered_says_nothing(ask, finish):
+    said = text('{"verdict": "success"}', finish=finish)
+    assert await ask(said)(ASK, seed=0) == ""
 
 
 # ---- R39: an outage --------------------------------------------------------------

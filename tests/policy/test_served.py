@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from openwebrl_jax.core.causes import Cause, Failure
@@ -53,8 +55,8 @@ async def test_the_first_try_is_greedy_and_equal_questions_have_equal_keys():
 @pytest.mark.parametrize(
     ("cause", "told"),
     [
-        (Cause.PROMPT_TOO_LONG, Cause.JUDGE_UNPARSEABLE),
-        (Cause.CONTEXT_FULL, Cause.JUDGE_UNPARSEABLE),
+        (Cause.PROMPT_TOO_LONG, Cause.PROMPT_TOO_LONG),  # it is cut and asked again
+        (Cause.CONTEXT_FULL, Cause.PROMPT_TOO_LONG),
         (Cause.SAMPLER_UNAVAILABLE, Cause.JUDGE_UNAVAILABLE),
     ],
 )
@@ -64,3 +66,15 @@ async def test_what_a_sampler_cannot_do_is_the_judges_failure(cause, told):
         await served.Served(sampler)(ASK, seed=42)
     assert failure.value.cause is told
     assert len(sampler.released) == 1
+
+
+def test_how_sure_it_is_of_the_verdict_and_not_of_its_own_words():
+    words = (math.log(0.3),) * 10  # of a rationale, its end included
+    verdict = (math.log(0.99), 0.0)
+    reply = Reply(
+        text="",
+        response_ids=tuple(range(12)),
+        thought_ids=10,
+        logprobs=words + verdict,
+    )
+    assert served.confidence(reply) == pytest.approx(0.99)

@@ -125,6 +125,18 @@ async def test_a_task_without_checks_has_no_checker_part(config):
     assert (reward.value, reward.parts) == (1.0, {"judge": 1.0})
 
 
+async def test_one_question_is_asked_once(config):
+    asked = []
+
+    async def complete(messages, *, seed):
+        asked.append(seed)
+        return await yes(messages, seed=seed)
+
+    config = weigh(config, outcome=1.0, judge=0.5)
+    reward = await combine.make_reward(config, complete)(stories.story())
+    assert reward.value == 1.5 and reward.spent == {"replies": 1.0} and len(asked) == 1
+
+
 async def test_penalties_lower_a_success(config):
     config = weigh(config, outcome=1.0, process=0.1)
     turns = tuple(stories.turn(n, "clicked div: nothing changed") for n in (9, 9))
@@ -138,9 +150,17 @@ async def test_penalties_lower_a_success(config):
 def test_tasks_that_could_not_be_scored_are_found_before_they_are_played():
     good = stories.story((RAW,)).task
     bad = stories.story(({"kind": "url", "matches": "("},)).task
-    combine.check_tasks([good], False)
-    combine.check_tasks([stories.story().task], True)
+    combine.check_tasks([good], False, False)
+    combine.check_tasks([stories.story().task], True, False)
     with pytest.raises(ValueError, match="no checks, and there is no judge"):
-        combine.check_tasks([stories.story().task], False)
+        combine.check_tasks([stories.story().task], False, False)
     with pytest.raises(ValueError, match="regular expression"):
-        combine.check_tasks([bad], True)
+        combine.check_tasks([bad], True, True)
+    rules = {
+        "eval_types": ["string_match"],
+        "reference_answers": {"fuzzy_match": ["a"]},
+    }
+    graded = stories.story(({"kind": "webarena", "eval": rules},)).task
+    combine.check_tasks([graded], True, True)
+    with pytest.raises(ValueError, match="fuzzy_match"):
+        combine.check_tasks([graded], True, False)

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from configs import common
 from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Feedback
+from openwebrl_jax.rewards import combine, judge
 from openwebrl_jax.rewards import decision_tree as tree
 from tests.rewards import stories
 
@@ -88,23 +90,47 @@ async def test_another_address_is_an_effect():
     [
         ('{"verdict": "success"}', 0.0),
         ('{"verdict": "failure"}', tree.INEFFECTIVE),
-        ("[Yes]", 0.0),
-        (Failure(Cause.JUDGE_UNAVAILABLE, ""), 0.0),
+        ("[Yes]", Cause.JUDGE_UNPARSEABLE),
+        (Failure(Cause.JUDGE_UNAVAILABLE, ""), Cause.JUDGE_UNAVAILABLE),
     ],
 )
 async def test_a_model_decides_where_only_pixels_changed(reply, value):
     asked = []
 
     async def complete(messages, *, seed):
-        asked.append(messages)
+        asked.append(seed)
         if isinstance(reply, Failure):
             raise reply
         return reply
 
+    asking = judge.Asking(complete, 3)
     changed = walk(DIV, shots=[png(), png((9, 9))])
-    assert await tree.penalties(changed, complete) == [value]
-    assert await tree.penalties(walk(DIV, BUTTON), complete) == [-1.0, 0.0]
-    assert len(asked) == 1
+    if isinstance(value, Cause):  # silence is no praise
+        with pytest.raises(Failure, match=value):
+            await tree.penalties(changed, asking)
+        assert asked == ([42, 43, 44] if reply == "[Yes]" else [42])
+        return
+    assert await tree.penalties(changed, asking) == [value]
+    assert await tree.penalties(walk(DIV, BUTTON), asking) == [-1.0, 0.0]
+    assert asked == [42]
+
+
+async def test_an_outage_gives_no_reward_where_the_process_counts():
+    async def nobody(messages, *, seed):
+        raise Failure(Cause.JUDGE_UNAVAILABLE, "")
+
+    config = common.get_config().reward
+    with config.unlocked():
+        config.weights = {"outcome": 1.0, "process": 0.1}
+    changed = walk(DIV, shots=[png(), png((9, 9))])
+    checks = ({"kind": "answer", "contains": "2 EUR"},)
+    task = dataclasses.replace(changed.task, checks=checks)
+    changed = dataclasses.replace(changed, task=task)
+    reward = await combine.make_reward(config, nobody)(changed)
+    assert (reward.is_valid, reward.cause) == (False, Cause.JUDGE_UNAVAILABLE)
+    with config.unlocked():
+        config.weights = {"outcome": 1.0, "process": 0.0}
+    assert (await combine.make_reward(config, nobody)(changed)).value == 1.0
 
 
 def test_penalties_of_an_episode_sum_to_one_whatever_their_unit():

@@ -1,7 +1,7 @@
 """Web case 43: published semantics, faults included; `-m oracle`: libwebarena."""
 
 import asyncio
-import dataclasses
+import json
 import sys
 import warnings
 
@@ -31,6 +31,8 @@ EXACT = [
     ("42", " 42 ", 1.0),
     ("42", '"42"', 1.0),
     ("42", "42.", 0.0),
+    ("42", "' 42 '", 1.0),  # cleaned twice, as published
+    ("42", "\"'42'\"", 1.0),
     ("Milk", "mILK", 1.0),
     ("42", "\u201c42\u201d", 0.0),
     ("", "", 1.0),
@@ -114,7 +116,7 @@ def test_a_task_that_cannot_be_done(answer, texts, value):
 
 def test_a_grade_that_is_none_is_void_and_no_grader_is_too():
     with pytest.raises(Failure, match="judge_unparseable"):
-        run(answers("fuzzy_match", ["a"]), replies("hm"))
+        run(answers("fuzzy_match", ["a"]), replies("hm", "hm", "hm"))
     with pytest.raises(Failure, match="judge_unavailable"):
         run(answers("fuzzy_match", ["a"]))
 
@@ -233,6 +235,20 @@ def test_strings_score_as_upstream(upstream, reference, answer, is_alone):
 
 
 @pytest.mark.oracle
+@hypothesis.settings(max_examples=500)
+@hypothesis.given(kind=st.sampled_from(["exact_match", "must_include"]), answer=WORDS)
+def test_answers_score_as_upstream(upstream, tmp_path_factory, kind, answer):
+    rules = answers(kind, "42 'a'" if kind == "exact_match" else ["0", "a"])
+    path = tmp_path_factory.mktemp("task") / "task.json"
+    path.write_text(json.dumps({"eval": rules}))
+    oracle = upstream.StringEvaluator.__call__.__wrapped__
+    end = [{"action_type": 0, "answer": answer}]
+    assert run(rules, answer=answer) == oracle(
+        upstream.StringEvaluator(), end, path, None, None
+    )
+
+
+@pytest.mark.oracle
 @hypothesis.settings(max_examples=1000)
 @hypothesis.given(
     st.lists(
@@ -288,7 +304,20 @@ def test_pages_score_as_upstream(upstream, tmp_path, answer, wanted):
 
 @pytest.mark.oracle
 def test_the_verified_package_is_asked():
-    check = {"kind": "webarena", "mode": "verified", "task_id": 44}
-    answer = '{"task_type": "retrieve", "status": "SUCCESS", "retrieved_data": ["x"]}'
-    story = dataclasses.replace(stories.story(), answer=answer)
-    assert asyncio.run(webarena.score(check, story, None)) in (0.0, 1.0)
+    check = {"kind": "webarena", "mode": "verified", "task_id": 0}
+    request = {"method": "GET", "url": "http://shop.test/admin/", "headers": []}
+    entry = {"request": request, "response": {"status": 200, "redirectURL": ""}}
+    for product, har, value in (
+        ("Quest Lumaflex\u2122 Band", [entry], 1.0),
+        ("Sprite Yoga Strap", [entry], 0.0),
+        ({"no": ["name"]}, [entry], 0.0),
+        ("Quest Lumaflex\u2122 Band", [], None),
+    ):
+        told = {"task_type": "RETRIEVE", "status": "SUCCESS", "error_details": None}
+        answer = json.dumps(told | {"retrieved_data": [product]})
+        story = stories.story(answer=answer, facts={"har": har})
+        if value is None:  # nothing was recorded: that is no failure of the policy
+            with pytest.raises(Failure):
+                asyncio.run(webarena.score(check, story, None))
+        else:
+            assert asyncio.run(webarena.score(check, story, None)) == value

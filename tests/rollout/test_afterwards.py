@@ -1,6 +1,7 @@
 """What WebArena's checks want to see of other pages, in a real Chromium."""
 
 import dataclasses
+import json
 
 import pytest
 import pytest_asyncio
@@ -74,6 +75,52 @@ async def test_other_pages_are_seen_and_the_agents_own_is_left(place):
     assert await place.facts("() => location.pathname") == "/cart"
     (seen,) = (await place.step(())).observation.tabs
     assert seen.url == f"{SHOP}/cart"
+
+
+@pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_end_script_is_asked_when_the_agent_ends(place):
+    """Also when it does not find the page's own end."""
+    checks = ({"kind": "fact", "name": "paid", "equals": "milk"},)
+    for script, value in (
+        ("() => ({is_done: false, facts: {paid: 'milk'}})", 1.0),
+        ("() => null", 0.0),
+        ("() => none.of.it", 0.0),  # the agent has gone where it cannot run
+    ):
+        task = toys.make_task("/cart", checks=checks, end_script=script)
+        await place.reset(task)
+        step = await place.step((toys.call("done", response="ok"),))
+        told = stories.story(answer=step.answer, final=step.observation)
+        told = dataclasses.replace(told, task=task, facts=dict(step.facts))
+        told = await afterwards.look(told, place)
+        assert await outcome.check(task, told) == value and told.cause is Cause.DONE
+
+
+@pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="session")
+async def test_what_was_asked_of_the_network_is_on_record(place, site):
+    """For the checks of webarena-verified; sent by a form, and by a script."""
+    site.pages["/cart"] = (
+        "<form method=post action=/orders><input name=milk value=2>"
+        "<button style='width:90vw;height:90vh'>buy</button></form>"
+    )
+    check = {"kind": "webarena", "mode": "verified", "task_id": 44}
+    await place.reset(toys.make_task("/cart", checks=(check,)))
+    step = await place.step((toys.call("click", point_2d=[400, 400]),))
+    assert "har" not in step.facts  # only at the end
+    step = await place.step((toys.call("done", response="ok"),))
+    first, *_, last = [
+        each
+        for each in step.facts["har"]
+        if each["request"]["url"] in (f"{SHOP}/cart", f"{SHOP}/orders")
+    ]
+    headers = {it["name"]: it["value"] for it in first["request"]["headers"]}
+    assert first["request"]["method"] == "GET" and first["response"]["status"] == 200
+    assert headers["accept"].startswith("text/html")
+    assert last["request"]["method"] == "POST"
+    assert last["request"]["postData"]["text"] == "milk=2"
+    assert "x-www-form-urlencoded" in last["request"]["postData"]["mimeType"]
+    json.dumps(step.facts)
 
 
 @pytest.mark.browser

@@ -8,7 +8,7 @@ from configs import judge_sft
 from openwebrl_jax.batch import demos, feed
 from openwebrl_jax.core import dialogue
 from openwebrl_jax.core.causes import Cause
-from openwebrl_jax.rewards import injections, verdict
+from openwebrl_jax.rewards import injections, judge, verdict
 from openwebrl_jax.rollout import judged
 from tests.rewards import stories
 
@@ -90,8 +90,35 @@ def test_facts_and_rewards_of_the_page_reach_no_judge(config, played):
         assert "0.123456" not in str(judged.question(played, config.reward.judge))
 
 
+@pytest.mark.parametrize("protocol", judge.PROTOCOLS)
+async def test_each_injection_reaches_the_judge_by_each_protocol(
+    config, played, protocol
+):
+    """Quoted: that none of them can leave its quotes is shown elsewhere."""
+
+    async def questions(story):
+        asked = []
+
+        async def complete(messages, *, seed):
+            asked.append(str(messages))
+            return (
+                '{"verdict": "success", "key_points": ["x"], "score": 5, '
+                '"completion": 3, "action": 3, "trajectory": 3, "reason": "r"}'
+            )
+
+        with config.reward.judge.unlocked():
+            config.reward.judge.protocol = protocol
+        config.reward.judge.prompt = "full"
+        await judge.judge(story, complete, config.reward.judge)
+        return asked
+
+    plain = await questions(played)
+    for each in judged.injected(played, protocol):
+        assert await questions(each) != plain
+
+
 def test_each_injection_stands_once_in_the_last_feedback(config, played):
-    made = judged.injected(played)
+    made = judged.injected(played, "single")
     assert len(made) == len(injections.INJECTIONS)
     for each, words in zip(made, injections.INJECTIONS, strict=True):
         assert each.turns[-1].feedback[-1].text.endswith(f"appeared: '{words}'")

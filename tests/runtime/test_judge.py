@@ -10,8 +10,8 @@ from openwebrl_jax.core import checks
 from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.core.types import Reward
 from openwebrl_jax.policy import remote
-from openwebrl_jax.rollout import store
-from openwebrl_jax.runtime import demonstrate, evaluate, judge, own_judge
+from openwebrl_jax.rollout import score, store
+from openwebrl_jax.runtime import demonstrate, evaluate, judge, own_judge, worker
 from tests.policy import endpoints
 from tests.rewards import stories
 
@@ -62,13 +62,50 @@ def test_what_is_judged_is_not_asked_again_and_an_outage_is(
     endpoint.script = [endpoints.verdict("failure")]
     asked = len(endpoint.asked)
     judge.run(config, str(out), stored=[str(stored)], model="")
-    assert len(endpoint.asked) == asked + 2
+    assert len(endpoint.asked) == asked + 3
     lines = judge.read(out / judge.JUDGEMENTS)
-    assert sorted(line["verdict"] for line in lines) == [False, False, True, True]
-    assert sum(line["label"] for line in lines) == 2
+    assert sorted(line["verdict"] for line in lines) == [False] * 3 + [True] * 2
+    labels = [line["label"] for line in lines]
+    assert sorted(map(str, labels)) == ["False", "False", "None", "True", "True"]
     assert {line["site"] for line in lines} == {"shop.test"}
     judge.run(config, str(out), stored=[str(stored)], model="")
-    assert len(endpoint.asked) == asked + 2
+    assert len(endpoint.asked) == asked + 3
+
+
+def test_an_outage_shows_in_the_report_and_an_endless_one_is_an_error(
+    endpoint, config, stored, tmp_path
+):
+    """R39."""
+    down = endpoints.Say({}, 402)
+    endpoint.script = [endpoints.verdict("success")] * 2 + [down]
+    out = str(tmp_path / "out")
+    judge.run(config, out, stored=[str(stored)], model="")
+    told = judge.provenance(out, [str(stored)])
+    assert (told["asked"], told["judged"], told["not_judged"]) == (5, 2, 3)
+    endpoint.script = [down]
+    with pytest.raises(RuntimeError, match="answered none of 5"):
+        judge.run(config, str(tmp_path / "new"), stored=[str(stored)], model="")
+    with pytest.raises(ValueError, match="nothing in .* can be asked about"):
+        judge.run(config, str(tmp_path / "new"), stored=[str(tmp_path)], model="")
+
+
+def test_a_judge_is_held_against_the_checker_and_not_against_itself(tmp_path):
+    """RL by a judge keeps both words; only one of them is a reference."""
+    checked = ({"kind": "fact", "name": "x", "equals": 1},)
+    for n, (task, parts, wanted) in enumerate(
+        (
+            ((), {"judge": 1.0, "checker": 0.0}, (False, "checker")),
+            ((), {"judge": 0.0, "checker": 1.0}, (True, "checker")),
+            (checked, {"outcome": 1.0, "process": -0.5}, (True, "checker")),
+            ((), {"outcome": 1.0}, (True, "judge")),
+            ((), {"judge": 1.0}, (True, "judge")),
+        )
+    ):
+        reward = Reward(value=parts.get("judge", 0.5), parts=parts, is_valid=True)
+        kept = tmp_path / str(n)
+        store.save(kept / store.FOLDER, stories.story(task), reward)
+        (found,) = judge.load([kept])
+        assert (found.is_success, found.labelled_by) == wanted
 
 
 def test_a_line_that_a_crash_cut_is_asked_again(endpoint, config, stored, tmp_path):
@@ -77,9 +114,9 @@ def test_a_line_that_a_crash_cut_is_asked_again(endpoint, config, stored, tmp_pa
     judge.run(config, str(out), stored=[str(stored)], model="")
     kept = out / judge.JUDGEMENTS
     kept.write_text(kept.read_text()[:-40])
-    assert len(judge.read(kept)) == 3
+    assert len(judge.read(kept)) == 4
     judge.run(config, str(out), stored=[str(stored)], model="")
-    assert len({line["trajectory"] for line in judge.read(kept)}) == 4
+    assert len({line["trajectory"] for line in judge.read(kept)}) == 5
 
 
 def test_verdicts_of_two_judges_do_not_come_into_one_file(
@@ -88,10 +125,11 @@ def test_verdicts_of_two_judges_do_not_come_into_one_file(
     """Web case 45."""
     endpoint.script = [endpoints.verdict("success"), endpoints.text("hm")]
     judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")
-    told = judge.provenance(str(tmp_path / "out"))
+    told = judge.provenance(str(tmp_path / "out"), [str(stored)])
     assert told["judge"]["protocol"] == "single" and len(told["judge"]["prompt"]) == 16
     assert told["judge"]["screenshots"] == 0
-    assert told["void_causes"] == {"judge_unparseable": 3}
+    assert told["void_causes"] == {"judge_unparseable": 4}
+    assert told["labels"] == {"judge": 4, "nobody": 1}
     config.reward.judge.protocol = "webvoyager"
     with pytest.raises(ValueError, match="'single'.*'webvoyager'.*another --workdir"):
         judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")
@@ -101,7 +139,7 @@ def test_what_cannot_be_read_is_void_and_kept(endpoint, config, stored, tmp_path
     endpoint.script = [endpoints.text("hm")]
     judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")
     lines = judge.read(tmp_path / "out" / judge.JUDGEMENTS)
-    assert [line["verdict"] for line in lines] == [None] * 4
+    assert [line["verdict"] for line in lines] == [None] * 5
     assert {line["cause"] for line in lines} == {Cause.JUDGE_UNPARSEABLE}
 
 
@@ -137,6 +175,39 @@ def test_a_judge_is_asked_as_it_was_trained(tmp_path):
     assert other.reward.judge.prompt == "full"
     own = own_judge.own_config(str(tmp_path))
     assert tuple(own.sample.prompt_buckets) == config.sample.prompt_buckets
+
+
+def test_a_judge_that_was_trained_again_is_another_one(tmp_path):
+    """Web case 45: in the same workdir, asked in the same way."""
+    config = judge_sft.get_config("tiny")
+    checks.keep_config(tmp_path, config)
+    config = judge_sft.get_config()
+    config.reward.judge.workdir = str(tmp_path)
+    export = tmp_path / "export"
+    export.mkdir()
+    (export / "config.json").write_text("{}")
+    told = []
+    for weights in (b"a" * 99, b"b" * 99):
+        (export / "model.safetensors").write_bytes(weights)
+        told.append(own_judge.identity(config))
+    assert told[0] != told[1] and told[0]["screenshots"] == 0
+    assert told[0] == {**told[1], "weights": told[0]["weights"]}
+
+
+def test_a_success_with_a_penalty_is_a_success():
+    """Of an evaluation as of training."""
+    reward = Reward(value=0.9, parts={"outcome": 1.0, "process": -0.1}, is_valid=True)
+    result = worker.Result(
+        task_id="t",
+        trajectory="",
+        is_success=score.is_success(reward),
+        spent={"usd": 0.5},
+        cause=Cause.DONE,
+        turns=1,
+        format={},
+    )
+    told = evaluate._summary([result])
+    assert told["rate"] == 1.0 and told["judge_spent"] == {"usd": 0.5}
 
 
 def test_results_under_two_judges_are_not_compared():
