@@ -6,7 +6,8 @@
 `official` has the published semantics, known faults included: `0` is not found in
 `$0.00`, a reference address is looked for as a substring, `N/A` is almost free. A part
 is 0 or 1, the whole their product, in which -1 (blocked) stays -1. `verified` is the
-package webarena-verified, asked as a library.
+package webarena-verified, asked as a library about the answer and what the episode
+asked of the network (the fact `har`, see `web.trace`).
 
 Page contents (`program_html`) are facts, `webarena:N` for the N-th target: `looks` says
 which pages to open for them when the episode is over; those that the original fetches
