@@ -1,5 +1,6 @@
 """The curriculum and tasks that crash every browser, as the ledger's own events."""
 
+import dataclasses
 from collections import Counter
 
 import hypothesis
@@ -72,6 +73,23 @@ def test_what_is_at_times_solved_comes_more_often_and_nothing_starves():
     # A floor of 0.1 against a chance of about 1: nine in a hundred at least.
     assert min(seen.values()) > 0.06 * 600
     assert books.counts(run.state)["other"]["passed_over"] > 0
+
+
+def test_a_success_is_a_win_whatever_its_reward_weighs():
+    """Outcome and process together: a success need not reach a reward of 1."""
+    run = Run(floor=0.5)
+    for value, outcome in ((0.95, 1.0), (0.2, 0.0)):
+        found = ledger.offer(run.state, 0.0, "w", task_at)
+        run.play(found)
+        lease = ledger.lease(run.state, found)
+        assert lease is not None
+        parts = {"outcome": outcome, "process": 0.5}
+        reward = types.Reward(value=value, parts=parts, is_valid=True)
+        record = dataclasses.replace(moves.result(lease.slot, value), reward=reward)
+        at = lease.ordinal, lease.slot, lease.attempt
+        run.play(ledger.finish(run.state, 0.0, *at, record))
+    (skill,) = run.state.fresh.values()
+    assert (skill.wins, skill.losses) == (1, 1)
 
 
 def test_without_a_curriculum_every_task_comes_in_its_turn():
