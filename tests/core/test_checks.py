@@ -1,7 +1,9 @@
 """Configs, workdirs and machines that are refused, each with one clear message."""
 
+import errno
 import json
 import math
+import os
 
 import pytest
 
@@ -201,6 +203,41 @@ def test_a_workdir_takes_the_same_config_again(tmp_path):
     assert written["config"]["algo.iterations"] == 99
     assert written["digest"] == checks.digest(make_config())
     assert [path.name for path in workdir.iterdir()] == ["config.json"]
+
+
+def test_a_text_is_kept_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "tasks.sha256"
+    checks.keep_text(path, "old\n")
+    os.utime(path, ns=(1, 1))
+    checks.keep_text(path, "old\n")
+    assert path.stat().st_mtime_ns == 1  # nothing is written at every start
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        checks.keep_text(path, "new\n")
+    assert path.read_text() == "old\n"
+    monkeypatch.undo()
+    checks.keep_text(path, "new\n")
+    assert path.read_text() == "new\n" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("store", ["gs://b/x", "gs:/b/x", "s3://b/x", "file:///x"])
+def test_an_object_store_is_no_workdir(store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="object store; wanted a folder on a disk"):
+        checks.home(store)
+    with pytest.raises(ValueError, match="object store"), checks.held(store):
+        pass
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_workdir_is_a_whole_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert checks.home("runs/a:b") == str(tmp_path / "runs" / "a:b")
+    assert checks.home(tmp_path) == str(tmp_path)
 
 
 def test_a_workdir_of_another_config_is_refused_with_the_differences(tmp_path):
