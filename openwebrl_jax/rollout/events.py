@@ -248,6 +248,8 @@ def _restarted(state: State, event: Event) -> State:
 
 
 def _passed_over(state: State, event: Event) -> State:
+    """`blocked` of them were kept out by hand; older journals do not say it."""
+    state = _count(state, "blocked", event.get("blocked", 0))
     return _count(state, "passed_over", event["count"])
 
 

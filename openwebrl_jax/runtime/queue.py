@@ -40,6 +40,7 @@ def limits(config: Any) -> books.Limits:
         floor=config.tasks.floor,
         decay=config.tasks.decay,
         seed=config.seed,
+        blocklist=tuple(config.tasks.blocklist),
     )
 
 

@@ -260,8 +260,8 @@ def test_commands_in_the_files_name_real_flags_and_keys():
 
 
 @contextlib.contextmanager
-def nodes(*commands, env, cwd):
-    """Nodes of a cluster, each in a process group of its own, at work in `cwd`."""
+def nodes(*commands, env):
+    """Nodes of a cluster, each in a process group of its own."""
     running = []
     try:
         for command in commands:
@@ -269,7 +269,6 @@ def nodes(*commands, env, cwd):
                 subprocess.Popen(
                     [FOLDER / "node.sh", *command[0]],
                     env={**env, **command[1]},
-                    cwd=cwd,
                     start_new_session=True,
                     stdout=subprocess.DEVNULL,
                 )
@@ -298,14 +297,14 @@ def test_two_nodes_train_as_the_scripts_say(tiny_folder, tmp_path):
     }
     workdir = tmp_path / "run"
     train = [
-        *test_train.command(tiny_folder, os.path.relpath(workdir)),
+        *test_train.command(tiny_folder, workdir),
         f"--config.cluster.address={address}",
         "--config.algo.iterations=2",
     ]
     head = (("plain",), {"PORT": address.split(":")[1]})
     browser = (("browser", address), {"WORKERS": "1"})
     try:
-        with nodes(head, browser, env=env, cwd=short):
+        with nodes(head, browser, env=env):
             wait = [FOLDER / "node.sh", "wait", address, "2"]
             assert subprocess.run(wait, env=env).returncode == 0
             one_more = [*train, "--config.rollout.workers=2"]

@@ -101,6 +101,13 @@ def test_an_unknown_page(config, tmp_path):
     assert "click-button" in refusal(config, tmp_path)
 
 
+def test_a_blocklist_of_no_task(config, tmp_path):
+    config.tasks.blocklist = ("miniwob/click-tab/*", "shop/*")
+    assert "'shop/*' matches no task" in refusal(config, tmp_path)
+    config.tasks.blocklist = ("*",)
+    assert "leaves no task" in refusal(config, tmp_path)
+
+
 def test_no_chromium(config, tmp_path):
     config.web.chromium = str(tmp_path / "chromium")
     assert "chromium" in refusal(config, tmp_path)
