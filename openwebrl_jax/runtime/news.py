@@ -35,7 +35,7 @@ class News:
         self._played: deque[int] = deque(maxlen=_LENGTHS)
         self._trained: deque[int] = deque(maxlen=_LENGTHS)
         self._before = Counter()
-        self._difference(self._queue.news().counts)
+        self._difference(self._queue.before())
         self._compiled = self._serving.stats()["compilations"]
         self._clock = metrics.Stopwatch()
         self.slots: list[types.Slot] = []  # that came before the last call
