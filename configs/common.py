@@ -33,6 +33,8 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.tasks.max_turns = 15  # horizon, in replies
     config.tasks.floor = 1.0  # least chance of a task at its turn; 1 = no curriculum
     config.tasks.decay = 0.98  # what the curriculum knows, after each version
+    # Patterns of ids of tasks that no group is opened on, such as "shop/*".
+    config.tasks.blocklist = ()
 
     config.web = ConfigDict()
     config.web.width_px = 1280

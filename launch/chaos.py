@@ -69,7 +69,10 @@ def main() -> None:
         )
         (base / "summary.json").write_text(json.dumps(told, indent=1) + "\n")
     print(json.dumps(told))
-    sys.exit(not chaos.adds_up(told))
+    found = chaos.faults(told)
+    for fault in found:
+        print(fault, file=sys.stderr)
+    sys.exit(bool(found))
 
 
 if __name__ == "__main__":

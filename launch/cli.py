@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from absl import app, flags, logging
 
+from openwebrl_jax.core import checks
 from openwebrl_jax.rollout.ledger import StallError, StarvationError
 from openwebrl_jax.rollout.score import JudgeDriftError
 
@@ -22,6 +23,8 @@ def run(main: Callable[[], None]) -> None:
         logging.set_verbosity(logging.WARNING)
         stdlib_logging.getLogger("orbax").setLevel(stdlib_logging.ERROR)
         try:
+            if getattr(flags.FLAGS, "workdir", None):
+                flags.FLAGS.workdir = checks.home(flags.FLAGS.workdir)
             main()
         except (ValueError, FileNotFoundError, NotADirectoryError) as error:
             print(f"refused: {_innermost(error)}", file=sys.stderr)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -88,13 +89,30 @@ def check_workdir(workdir: str | os.PathLike[str], config: Any) -> None:
 
 def keep_config(workdir: str | os.PathLike[str], config: Any) -> None:
     """Writes the config into a workdir, which knows from now on what it is of."""
-    path = Path(workdir) / "config.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     kept = {"digest": digest(config), "config": limits.leaves(config)}
-    text = json.dumps(kept, indent=1)
+    keep_text(Path(workdir) / "config.json", json.dumps(kept, indent=1) + "\n")
+
+
+def keep_text(path: Path, text: str) -> None:
+    """Writes a small file whole or, on a full disk or by a kill, not at all.
+
+    One that says so already is left alone.
+    """
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    part.write_text(text + "\n", encoding="utf-8")
+    with open(part, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(part, path)
+
+
+def home(workdir: str | os.PathLike[str]) -> str:
+    """The whole path of a workdir: actors may have another working directory."""
+    _refuse_store(workdir)
+    return str(Path(workdir).absolute())
 
 
 @contextlib.contextmanager
@@ -118,7 +136,7 @@ def held(workdir: str | os.PathLike[str]) -> Iterator[None]:
 
 def _refuse_store(workdir: str | os.PathLike[str]) -> None:
     """Object stores can neither append to a journal nor sync it."""
-    if "://" in str(workdir):
+    if re.match(r"\w+:/", str(workdir)):
         raise ValueError(
             f"--workdir={workdir} is an object store; wanted a folder on a disk, for "
             "the ledger's journal grows there line by line: take one, and copy it to "

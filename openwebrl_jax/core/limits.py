@@ -136,6 +136,7 @@ FREE = (
     "rollout.workers",
     "sample.slots",
     "sft.steps",
+    "tasks.blocklist",
     "web.chromium",
     "web.memory_limit_mb",
     "web.recycle_episodes",

@@ -15,7 +15,10 @@ from openwebrl_jax.rollout import books, events, ledger
 def audit(
     limits: books.Limits, told: Sequence[events.Event], stored: Collection[str]
 ) -> dict[str, Any]:
-    """`lost` is a group or a scored slot that nothing accounts for, or a broken law."""
+    """`lost` is a group or a scored slot that nothing accounts for, or a broken law.
+
+    An empty journal is one that was lost: what was run has opened a group.
+    """
     state, broken = ledger.new_state(limits), 0
     for event in told:
         state = events.apply(state, event)
@@ -25,7 +28,10 @@ def audit(
     names = {event["record"]["trajectory"] for event in scored}
     counts = books.counts(state)
     return {
-        "lost": broken + len(_unaccounted(state, told)) + len(names - set(stored)),
+        "lost": broken
+        + (not told)
+        + len(_unaccounted(state, told))
+        + len(names - set(stored)),
         "trained_twice": events.trained_twice(told),
         "scored_twice": len(scored) - len(places),
         "void": counts["void"],

@@ -59,6 +59,7 @@ class Limits:
     floor: float = 1.0  # of the curriculum, see tasks.curriculum; 1 = there is none
     decay: float = 0.98  # of what it knows, by version
     seed: int = 0  # of what it draws
+    blocklist: tuple[str, ...] = ()  # patterns of ids of tasks that are kept out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +185,7 @@ def counts(state: State) -> dict[str, dict[str, int]]:
             "duplicates": tally.get("duplicates", 0),
             "untrained": tally.get("untrained", 0),
             "passed_over": tally.get("passed_over", 0),
+            "blocked": tally.get("blocked", 0),
             "hosts_at_rest": sum(host.until_s > 0 for host in state.hosts.values()),
         },
     }

@@ -15,7 +15,7 @@ from openwebrl_jax.agent import single
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Owner
 from openwebrl_jax.rewards import combine, judge
-from openwebrl_jax.rollout import afterwards, canary, episode, oracle
+from openwebrl_jax.rollout import afterwards, canary, cooldown, episode, oracle
 from openwebrl_jax.tasks import formats, sites, source
 from openwebrl_jax.web import browser, env, fake
 
@@ -35,7 +35,8 @@ def check(config: Any) -> None:
     """Refuses, before anything starts, tasks or a browser that are not there."""
     asked = config.reward.judge
     has_judge = bool(asked.base_url or asked.workdir)
-    make_source(config, "train")
+    tasks = make_source(config, "train")
+    cooldown.check_blocklist(config.tasks.blocklist, tasks.length, tasks.task_at)
     if config.tasks.suite == "file":
         every = formats.load(config.tasks.path, max_turns=config.tasks.max_turns)
         has_grader = bool(asked.base_url) and not asked.workdir

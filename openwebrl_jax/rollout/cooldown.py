@@ -2,11 +2,14 @@
 
 In: how attempts and groups ended, and when. Out: events that say that a site or a task
 failed, or a site answered, and which task the next group gets: those at rest are passed
-over, and those that the curriculum has no use for. Local sites are never blamed.
+over, and those that the curriculum has no use for. Local sites are never blamed. Tasks
+on the blocklist, which is kept by hand, come never.
 """
 
+import fnmatch
+import itertools
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause, Owner
@@ -24,6 +27,7 @@ BLAMED = tuple(
 # Endings that a page can bring about by itself, whichever browser opens it.
 _POISON = (Cause.PAGE_CRASH, Cause.BROWSER_CRASH, Cause.WORKER_LOST, Cause.ENV_TIMEOUT)
 _AHEAD = 1000  # tasks that are looked through for one on a site that answers
+_LOOKED_AT = 100_000  # tasks that are looked through for one that a pattern matches
 
 
 def site_of(task: types.Task) -> str:
@@ -76,19 +80,51 @@ def open_group(
 ) -> list[Event]:
     """Opens a group on the next task that is wanted.
 
-    If none within reach is, the next task is taken as it comes: if its site is down
-    its groups fail and are counted, and so the run stops by a typed error and not by
-    silence.
+    If none within reach is, the next one that is not blocked is taken as it comes: if
+    its site is down its groups fail and are counted, and so the run stops by a typed
+    error and not by silence.
     """
     first = state.drawn
+
+    def is_blocked(number: int) -> bool:
+        return _is_blocked(state.limits.blocklist, task_at(number).id)
+
+    nearest = next(n for n in itertools.count(first) if not is_blocked(n))
     is_choosy = state.hosts or state.limits.floor < 1.0
-    reach = range(first, first + _AHEAD) if is_choosy else ()
-    wanted = (n for n in reach if _is_wanted(state, now_s, n, task_at(n)))
-    drawn = next(wanted, first)
+    reach = range(nearest, nearest + _AHEAD) if is_choosy else ()
+    wanted = (
+        n
+        for n in reach
+        if not is_blocked(n) and _is_wanted(state, now_s, n, task_at(n))
+    )
+    drawn = next(wanted, nearest)
     task = records.to_json(task_at(drawn))
     opened: Event = {"kind": "opened", "ordinal": state.opened, "task": task}
     passed: Event = {"kind": "passed_over", "count": drawn - first}
+    passed["blocked"] = sum(map(is_blocked, range(first, drawn)))
     return [passed, opened] if drawn > first else [opened]
+
+
+def check_blocklist(
+    blocklist: Sequence[str], length: int, task_at: Callable[[int], types.Task]
+) -> None:
+    """Refuses patterns that match none of `length` tasks, or leave none of them."""
+    if not blocklist:
+        return
+    names = [task_at(n).id for n in range(min(length, _LOOKED_AT))]
+    asked = f"config.tasks.blocklist={tuple(blocklist)!r}"
+    for pattern in blocklist:
+        if not fnmatch.filter(names, pattern):
+            raise ValueError(
+                f"{asked}: {pattern!r} matches no task; wanted patterns of ids such as "
+                f"{', '.join(names[:3])}"
+            )
+    if all(_is_blocked(blocklist, name) for name in names):
+        raise ValueError(f"{asked} leaves no task; wanted one that can be trained on")
+
+
+def _is_blocked(blocklist: Sequence[str], name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in blocklist)
 
 
 def _is_wanted(state: State, now_s: float, number: int, task: types.Task) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from openwebrl_jax.core import types
 from openwebrl_jax.core.causes import Cause
-from openwebrl_jax.rollout import records
+from openwebrl_jax.rollout import records, score
 from openwebrl_jax.rollout.books import (
     Entry,
     Host,
@@ -225,7 +225,10 @@ def _rolled_back(state: State, event: Event) -> State:
 
 
 def _restarted(state: State, event: Event) -> State:
-    """No worker of before is there: its leases are free again, and no fault of it."""
+    """No worker of before is there: its leases are free again, and no fault of it.
+
+    A run that had starved, and is given again, has another dry spell before it stops.
+    """
     groups, freed = {}, 0
     for ordinal, entry in state.groups.items():
         running = [place.status is Status.RUNNING for place in entry.places]
@@ -240,11 +243,13 @@ def _restarted(state: State, event: Event) -> State:
             for place, is_running in zip(entry.places, running, strict=True)
         )
         groups[ordinal] = dataclasses.replace(entry, places=places)
-    state = dataclasses.replace(state, groups=groups)
+    state = dataclasses.replace(state, groups=groups, dry={})
     return _count(state, f"void/{Cause.CANCELLED}", freed)
 
 
 def _passed_over(state: State, event: Event) -> State:
+    """`blocked` of them were kept out by hand; older journals do not say it."""
+    state = _count(state, "blocked", event.get("blocked", 0))
     return _count(state, "passed_over", event["count"])
 
 
@@ -303,15 +308,15 @@ _APPLY: dict[str, Callable[[State, Event], State]] = {
 
 def _heard(state: State, entry: Entry) -> State:
     """The state with a closed group's scored slots noted; void ones say nothing."""
-    values = [
-        place.record.reward.value
+    ends = [
+        bool(score.is_success(place.record.reward))
         for place in entry.places
         if place.status is Status.SCORED and place.record
     ]
-    if state.limits.floor >= 1.0 or not values:
+    if state.limits.floor >= 1.0 or not ends:
         return state
-    name, wins = curriculum.name_of(entry.task), sum(value >= 1.0 for value in values)
-    new = curriculum.Skill(wins=wins, losses=len(values) - wins)
+    name, wins = curriculum.name_of(entry.task), sum(ends)
+    new = curriculum.Skill(wins=wins, losses=len(ends) - wins)
     known = state.fresh.get(name, curriculum.Skill())
     heard = curriculum.learnt(known, new, 0, 1.0)
     return dataclasses.replace(state, fresh={**state.fresh, name: heard})

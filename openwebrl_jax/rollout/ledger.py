@@ -42,7 +42,7 @@ class StarvationError(RuntimeError):
     def __init__(self, reasons: dict[str, int], voids: dict[str, int]):
         """`reasons` = of these groups, `voids` = causes of the run's void slots."""
         mend = "start from a policy that sometimes succeeds"
-        if voids:
+        if any(voids.values()):
             mend += f", mend what made slots void ({_histogram(voids)})"
         super().__init__(
             f"{sum(reasons.values())} groups in a row were dropped "
@@ -56,7 +56,7 @@ class StarvationError(RuntimeError):
 
 
 def _histogram(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    return ", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if n)
 
 
 class StallError(RuntimeError):

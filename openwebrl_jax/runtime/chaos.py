@@ -31,6 +31,11 @@ _TELL_S = 10.0
 _LAST_ITERATIONS = 2  # after the last kill
 _END_S = 600.0  # the run ends within this once nobody harms it
 _GONE_S = 20.0  # what a run has left behind ends within this
+_EACH_MINUTES = 15.0  # a siege as long as this has killed each kind
+# Of a summary. No driver ends by itself: what kills its actors is borne, and an error
+# of its own that a siege brings out is one.
+_NONE = ("lost", "trained_twice", "scored_twice", "processes_left")
+_NONE += ("driver_ends_unasked",)
 
 _LIBC = ctypes.CDLL(None)
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
@@ -74,10 +79,23 @@ def run(
     }
 
 
-def adds_up(summary: dict[str, Any]) -> bool:
-    """True = the run ended, and nothing is lost, trained twice or left behind."""
-    faults = ("lost", "trained_twice", "scored_twice", "processes_left")
-    return summary["ended_well"] and not any(summary[name] for name in faults)
+def faults(summary: dict[str, Any]) -> list[str]:
+    """What does not add up, a line each; [] = all that was harmed went on by itself.
+
+    A siege that harmed nothing, or a run that did nothing, proves nothing.
+    """
+    found = [f"{name} is {summary[name]}; wanted 0" for name in _NONE if summary[name]]
+    kills = summary["kills"]
+    missing = [kind for kind in KINDS if not kills[kind]]
+    if len(missing) == len(KINDS):
+        found.append("nothing was killed; wanted a longer siege")
+    elif summary["minutes"] >= _EACH_MINUTES:
+        found += [f"no {kind} was killed; wanted each kind" for kind in missing]
+    if not summary["iterations"]:
+        found.append("no iteration was trained; wanted a longer siege")
+    if not summary["ended_well"]:
+        found.append("the run did not end well once it was left alone; see its log.txt")
+    return found
 
 
 class _Siege:
@@ -127,6 +145,7 @@ class _Siege:
         if self._driver.poll() is None:
             self._kill("driver")
         self._driver.wait()
+        self._note_end(self._driver.returncode)
         last = f"--config.algo.iterations={self.iteration() + _LAST_ITERATIONS}"
         self._driver = self._start([*self._command, last])
         end_s = time.monotonic() + _END_S
@@ -163,12 +182,14 @@ class _Siege:
 
     def _revive(self) -> None:
         """Gives the same command again where the driver has ended."""
-        if (code := self._driver.poll()) is None:
-            return
+        if (code := self._driver.poll()) is not None:
+            self._note_end(code)
+            self._driver = self._start(self._command)
+
+    def _note_end(self, code: int) -> None:
         if code in (2, 3):
             raise ValueError(f"the run was refused or stopped: {self._last_line()}")
         self.unasked += code != -signal.SIGKILL
-        self._driver = self._start(self._command)
 
     def _kill(self, kind: str) -> bool:
         """Kills one process of that kind; False = there is none now."""

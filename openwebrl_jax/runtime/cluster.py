@@ -9,7 +9,9 @@ import fcntl
 import glob
 import logging
 import os
+import secrets
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -127,6 +129,34 @@ def kill(*handles: Any) -> None:
     for handle in handles:
         with contextlib.suppress(ray.exceptions.RayError, ValueError):
             ray.kill(handle)
+
+
+def check_shared(workdir: str, actors: Iterable[Any]) -> None:
+    """Refuses a workdir that is not one folder for all: each would write its own part.
+
+    One machine has one, and nobody is asked.
+    """
+    if len(ray.nodes()) < 2:
+        return
+    probe = Path(workdir) / f"probe-{secrets.token_hex(8)}"
+    probe.parent.mkdir(parents=True, exist_ok=True)
+    probe.touch()
+    try:
+        told = ray.get([a.__ray_call__.remote(_sees, str(probe)) for a in actors])
+    finally:
+        probe.unlink()
+    blind = {where for is_there, where in told if not is_there}
+    if blind:
+        raise ValueError(
+            f"what {here()} writes to {workdir} is not seen by actors on "
+            f"{', '.join(sorted(blind))}; wanted a folder that all machines share: "
+            "mount it there by the same path, or take another --workdir"
+        )
+
+
+def _sees(actor: object, path: str) -> tuple[bool, str]:
+    """Run by an actor: whether the file is there, and where the actor is."""
+    return os.path.isfile(path), here()
 
 
 def fence(path: Path, timeout_s: float = 60.0) -> TextIO:

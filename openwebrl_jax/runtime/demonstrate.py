@@ -90,6 +90,7 @@ def collect(
     path = Path(workdir) / LIST
     if path.exists():
         return []
+    cluster.check_shared(workdir, crew.workers.values())
     tasks = build.make_source(config, "train")
     jobs = [
         Job(task=tasks.task_at(n), key=(config.seed, n, 0), error_rate=error_rate)

@@ -45,6 +45,7 @@ def run(config: Any, workdir: str, model: str) -> None:
 
 def measure(crew: Crew, config: Any, workdir: str, stage: str) -> dict[str, Any]:
     """Plays the held-out tasks with the policy that the crew now serves."""
+    cluster.check_shared(workdir, crew.workers.values())
     tasks = build.make_source(config, "heldout")
     modes = {"sampled": config.evaluate.samples, "greedy": int(config.evaluate.greedy)}
     jobs = {

@@ -186,14 +186,8 @@ class Learner:
         rate = optim.tail(self._config.optim, (iteration - 1) / algo.iterations)
         steps = ((n, self._feed.batches(part), rate) for n, part in enumerate(parts))
         told = [numbers for _, numbers in self._run(steps)]
-        ages = [
-            iteration - 1 - min(slot.versions)  # of the oldest token
-            for group in groups
-            for slot in group.slots
-            if slot.versions
-        ]
         tokens = sum(numbers.get("learner/tokens", 0.0) for numbers in told)
-        spread = metrics.spread("staleness", ages)
+        spread = metrics.spread("staleness", _ages(groups, iteration))
         return _mean(told) | {
             **spread,
             "learner/tokens_trained": tokens,
@@ -269,6 +263,16 @@ def _demonstrations(config: Any) -> dict[str, types.Trajectory]:
             )
         found |= more
     return found
+
+
+def _ages(groups: Sequence[types.Group], iteration: int) -> list[int]:
+    """Versions since the oldest token of each episode that is trained on."""
+    return [
+        iteration - 1 - min(slot.versions)
+        for group in groups
+        for slot, advantage in zip(group.slots, group.advantages, strict=True)
+        if advantage is not None and slot.versions
+    ]
 
 
 def _mean(told: Sequence[Mapping[str, float]]) -> dict[str, float]:

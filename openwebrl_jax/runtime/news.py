@@ -35,7 +35,7 @@ class News:
         self._played: deque[int] = deque(maxlen=_LENGTHS)
         self._trained: deque[int] = deque(maxlen=_LENGTHS)
         self._before = Counter()
-        self._difference(self._queue.news().counts)
+        self._difference(self._queue.before())
         self._compiled = self._serving.stats()["compilations"]
         self._clock = metrics.Stopwatch()
         self.slots: list[types.Slot] = []  # that came before the last call
@@ -49,6 +49,7 @@ class News:
         return {
             **_of_results(told.slots, seconds),
             **_of_use(new, seconds),
+            **_of_draws(new),
             **_of_cost(told.slots, seconds, self._usd_per_hour),
             **self._of_lengths(told),
             **self._of_serving(seconds),
@@ -60,9 +61,11 @@ class News:
 
     def _difference(self, counts: dict[str, dict[str, int]]) -> Counter:
         """What was added to each count, as `room/name`."""
-        groups = counts["groups"]
+        groups, other = counts["groups"], counts["other"]
         now = Counter(
             {
+                **{f"tasks/{name}": other[name] for name in ("passed_over", "blocked")},
+                "tasks/opened": groups["opened"],
                 **{f"void/{cause}": n for cause, n in counts["void"].items()},
                 **{f"use/{name}": n for name, n in counts["use"].items()},
                 "kept": sum(groups[x] for x in ("trained", "waiting", "taken")),
@@ -135,6 +138,16 @@ def _of_cost(slots: Any, seconds: float, usd_per_hour: float) -> dict[str, Any]:
         return {}
     judged = sum(slot.reward.spent.get("usd", 0.0) for slot in slots)
     return {"usd_per_success": (usd_per_hour * seconds / 3600 + judged) / successes}
+
+
+def _of_draws(new: Counter) -> dict[str, Any]:
+    """Of the tasks whose turn it was: what was passed over, and of that by hand."""
+    passed, blocked = new["tasks/passed_over"], new["tasks/blocked"]
+    drawn = new["tasks/opened"] + passed
+    return {
+        "tasks/passed_over_frac": [passed / drawn] if drawn else [],
+        "tasks/blocked_frac": [blocked / drawn] if drawn else [],
+    }
 
 
 def _of_use(new: Counter, seconds: float) -> dict[str, Any]:

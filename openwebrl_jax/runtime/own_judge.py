@@ -51,5 +51,5 @@ def identity(config: Any) -> dict[str, Any]:
 def serve(config: Any, model: str, judge: Any) -> Any:
     """An actor that serves the checkpoint `model` under the judge's config."""
     actor = cluster.actor(Serving, config, "serving")
-    ray.get(actor.serve.remote(judge, str(folder.find(model))))
+    ray.get(actor.serve.remote(judge, folder.everywhere(model)))
     return actor

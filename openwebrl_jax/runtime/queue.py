@@ -40,6 +40,7 @@ def limits(config: Any) -> books.Limits:
         floor=config.tasks.floor,
         decay=config.tasks.decay,
         seed=config.seed,
+        blocklist=tuple(config.tasks.blocklist),
     )
 
 
@@ -86,6 +87,7 @@ class Queue:
         self._moved_s = time.monotonic()
         self._last: events.Event | None = past[-1] if past else None
         self._forget_news()
+        self._before = books.counts(self._state)
         if past:
             self._write(ledger.rollback(self._state, iteration))
             self._write(ledger.restart(self._state))
@@ -162,6 +164,10 @@ class Queue:
         """The run is over: no worker gets another lease."""
         self._is_over = True
         self._changed.set()
+
+    async def before(self) -> dict[str, dict[str, int]]:
+        """The counts of earlier processes; what a restart gives up comes after them."""
+        return self._before
 
     async def news(self) -> News:
         """What came since the last call; both laws are checked."""

@@ -21,38 +21,38 @@ class Team:
         count = config.cluster.learner_processes
         is_colocated = config.cluster.colocated and config.stage == "grpo"
         kind = Colocated if is_colocated else Learner
-        self._actors = [cluster.actor(kind, config, "learner") for _ in range(count)]
+        self.actors = [cluster.actor(kind, config, "learner") for _ in range(count)]
         self.following: list[Any] = []  # what the others do; it ends with the stage
 
     def start(self, *arguments: Any) -> list[Any]:
         """Begins `Learner.start` in all; references to what they return."""
-        count = len(self._actors)
+        count = len(self.actors)
         address: Any = ""
         if count > 1:
-            places = ray.get([actor.place.remote() for actor in self._actors])
-            pairs = zip(places, self._actors, strict=True)
-            self._actors = [a for _, a in sorted(pairs, key=lambda pair: pair[0])]
+            places = ray.get([actor.place.remote() for actor in self.actors])
+            pairs = zip(places, self.actors, strict=True)
+            self.actors = [a for _, a in sorted(pairs, key=lambda pair: pair[0])]
             address = ray.get(self.first.address.remote())
         return [
             actor.start.remote(*arguments, hosts.Seat(index, count, address))
-            for index, actor in enumerate(self._actors)
+            for index, actor in enumerate(self.actors)
         ]
 
     @property
     def first(self) -> Any:
         """The actor that is talked to."""
-        return self._actors[0]
+        return self.actors[0]
 
     def call(self, name: str, *arguments: Any) -> Any:
         """What the first one returns of a method that all run."""
-        return ray.get([getattr(a, name).remote(*arguments) for a in self._actors])[0]
+        return ray.get([getattr(a, name).remote(*arguments) for a in self.actors])[0]
 
     def stream(self, stage: str) -> Iterator[Any]:
         """References to what the first one tells (see `Learner.tell`), one at a time.
 
         It goes on when the last one was taken.
         """
-        first, *others = self._actors
+        first, *others = self.actors
         self.following = [actor.follow.remote(stage) for actor in others]
         stepwise = {
             "num_returns": "streaming",
@@ -88,7 +88,7 @@ class Team:
 
     def kill(self) -> None:
         """Ends all."""
-        cluster.kill(*self._actors)
+        cluster.kill(*self.actors)
 
 
 def _is_dead(ref: Any) -> bool:

@@ -75,7 +75,7 @@ def check(config: Any, workdir: str) -> str:
 def _check_data(config: Any, workdir: str) -> None:
     """Refuses to go on with other tasks or demonstrations under the same ordinals."""
     path, here = _digest_path(config, workdir), _digest(config)
-    there = path.read_text().strip() if path.exists() else here
+    there = (path.read_text().strip() if path.exists() else "") or here
     if there != here:
         where = "config.tasks" if config.stage == "grpo" else "config.sft.data"
         raise ValueError(
@@ -100,7 +100,7 @@ def _digest(config: Any) -> str:
 def _keep(config: Any, workdir: str) -> None:
     """Notes in the workdir what it is of."""
     checks.keep_config(workdir, config)
-    _digest_path(config, workdir).write_text(f"{_digest(config)}\n")
+    checks.keep_text(_digest_path(config, workdir), f"{_digest(config)}\n")
 
 
 def sft(config: Any, workdir: str, origin: str) -> str:
@@ -109,6 +109,7 @@ def sft(config: Any, workdir: str, origin: str) -> str:
     deaths = crews.Deaths()
 
     def life(learner: Team) -> str:
+        cluster.check_shared(workdir, learner.actors)
         ray.get(learner.start(config, workdir, origin))
         with contextlib.closing(_writer(config, workdir)) as writer:
             for step, told in learner.results("sft"):
@@ -150,6 +151,7 @@ def _grpo(
     config: Any, workdir: str, origin: str, crew: Crew, learner: Team, queue: Any
 ) -> str:
     """One life of the RL stage, until it is done or an actor dies."""
+    cluster.check_shared(workdir, [*learner.actors, queue, *crew.workers.values()])
     start = learner.start(config, workdir, origin)
     if config.cluster.colocated:
         crew.serve(origin, config, learner.first)

@@ -1,7 +1,9 @@
 """Configs, workdirs and machines that are refused, each with one clear message."""
 
+import errno
 import json
 import math
+import os
 
 import pytest
 
@@ -95,6 +97,10 @@ def test_tables_name_keys_that_there_are():
         ({"tasks__heldout_seeds": (9, 5000)}, "overlaps train_seeds=(0, 1000000)"),
         ({"tasks__heldout_seeds": (1_000_000, 1_000_010)}, "there are 50 held-out"),
         ({"reward__judge__base_url": "localhost:80"}, "wanted http(s)://"),
+        (
+            {"reward__judge__workdir": "x", "reward__judge__rest_s": 400.0},
+            "config.reward.judge.rest_s=400.0; wanted less than half of",
+        ),
         ({"reward__judge__base_url": "http://me:key@host/v1"}, "a user or a query"),
         ({"reward__judge__base_url": "http://host/v1?key=k"}, "a user or a query"),
         ({"web__tape": "play"}, "config.web.tape='play'; wanted one of , record, rep"),
@@ -201,6 +207,41 @@ def test_a_workdir_takes_the_same_config_again(tmp_path):
     assert written["config"]["algo.iterations"] == 99
     assert written["digest"] == checks.digest(make_config())
     assert [path.name for path in workdir.iterdir()] == ["config.json"]
+
+
+def test_a_text_is_kept_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "tasks.sha256"
+    checks.keep_text(path, "old\n")
+    os.utime(path, ns=(1, 1))
+    checks.keep_text(path, "old\n")
+    assert path.stat().st_mtime_ns == 1  # nothing is written at every start
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        checks.keep_text(path, "new\n")
+    assert path.read_text() == "old\n"
+    monkeypatch.undo()
+    checks.keep_text(path, "new\n")
+    assert path.read_text() == "new\n" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("store", ["gs://b/x", "gs:/b/x", "s3://b/x", "file:///x"])
+def test_an_object_store_is_no_workdir(store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="object store; wanted a folder on a disk"):
+        checks.home(store)
+    with pytest.raises(ValueError, match="object store"), checks.held(store):
+        pass
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_workdir_is_a_whole_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert checks.home("runs/a:b") == str(tmp_path / "runs" / "a:b")
+    assert checks.home(tmp_path) == str(tmp_path)
 
 
 def test_a_workdir_of_another_config_is_refused_with_the_differences(tmp_path):

@@ -58,6 +58,10 @@ def test_a_trajectory_that_is_not_on_disk_is_lost():
     assert faults(journal(), ["hash-0"]) == (1, 0, 0)
 
 
+def test_a_run_without_a_journal_has_lost_it():
+    assert faults([]) == (1, 0, 0)
+
+
 def test_a_group_that_is_trained_twice_is_seen():
     told = journal()
     told = [event for event in told if event["kind"] != "rolled_back"]

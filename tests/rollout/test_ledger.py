@@ -61,6 +61,20 @@ def test_ten_empty_batches_are_a_typed_stop_with_reasons():
     assert books.counts(state)["groups"]["trained"] == 0
 
 
+def test_the_same_command_gets_another_dry_spell_after_a_starvation():
+    state = moves.played([(1.0, 1.0)] * 4)
+    with pytest.raises(ledger.StarvationError) as caught:
+        ledger.take(state, 2)
+    again = ledger.rollback(state, 0) + ledger.restart(state)
+    state = moves.play(state, again)
+    assert ledger.take(state, 2) == []
+    state = moves.run_groups(state, [(1.0, 1.0)] * 4)
+    with pytest.raises(ledger.StarvationError) as later:
+        ledger.take(state, 2)
+    # No slot was given up at the restart: there is nothing of that to mend.
+    assert str(later.value) == str(caught.value) and "void" not in str(later.value)
+
+
 def test_a_kept_group_ends_a_dry_spell():
     state = moves.played([(1.0, 1.0)] * 3 + [(1.0, 0.0)])
     state = moves.run_groups(state, [(1.0, 1.0)] * 3)

@@ -1,5 +1,6 @@
 """The curriculum and tasks that crash every browser, as the ledger's own events."""
 
+import dataclasses
 from collections import Counter
 
 import hypothesis
@@ -72,6 +73,65 @@ def test_what_is_at_times_solved_comes_more_often_and_nothing_starves():
     # A floor of 0.1 against a chance of about 1: nine in a hundred at least.
     assert min(seen.values()) > 0.06 * 600
     assert books.counts(run.state)["other"]["passed_over"] > 0
+
+
+@pytest.mark.parametrize("floor", [1.0, 0.1])
+def test_what_is_kept_out_by_hand_is_never_opened(floor):
+    blocklist = ("miniwob/hard/*", "miniwob/easy/?")
+    run = Run(floor=floor, blocklist=blocklist)
+    while run.count < 60:
+        assert run.group() != "hard"
+        run.train()
+    opened = [each for each in run.journal if each["kind"] == "opened"]
+    names = [each["task"]["id"] for each in opened]
+    assert "miniwob/easy/2" not in names and "miniwob/easy/11" in names
+    other = books.counts(run.state)["other"]
+    hard = len(range(0, run.state.drawn, 3))
+    assert other["blocked"] == hard + 3  # easy: 2, 5, 8
+    assert other["passed_over"] == run.state.drawn - len(names)
+    assert books.restore(books.snapshot(run.state)) == run.state
+
+
+def test_a_task_at_rest_comes_before_one_that_is_kept_out():
+    run = Run(retries=0, floor=1.0, blocklist=("b/*",), groups=50)
+    tasks = [
+        types.Task(id="b/1", intent="", start_url="http://b.test/", max_turns=1),
+        types.Task(id="a/1", intent="", start_url="http://a.test/", max_turns=1),
+    ]
+    for _ in range(8):
+        found = ledger.offer(run.state, 0.0, "w", lambda n: tasks[n % 2])
+        run.play(found)
+        lease = ledger.lease(run.state, found)
+        assert lease is not None and lease.task.id == "a/1"
+        run.state = moves.finish(run.state, lease, None, Cause.DNS)
+    assert run.state.hosts["a.test"].until_s > 0
+
+
+def test_a_blocklist_that_says_nothing_or_all_is_refused():
+    cooldown.check_blocklist(("miniwob/hard/*",), 9, task_at)
+    with pytest.raises(ValueError, match=r"'shop/\*' matches no task; .*hard/0"):
+        cooldown.check_blocklist(("miniwob/hard/*", "shop/*"), 9, task_at)
+    with pytest.raises(ValueError, match="leaves no task"):
+        cooldown.check_blocklist(("*/hard/*", "*/e*"), 9, task_at)
+    with pytest.raises(ValueError, match="matches no task"):
+        cooldown.check_blocklist(("miniwob/hard/9",), 9, task_at)
+
+
+def test_a_success_is_a_win_whatever_its_reward_weighs():
+    """Outcome and process together: a success need not reach a reward of 1."""
+    run = Run(floor=0.5)
+    for value, outcome in ((0.95, 1.0), (0.2, 0.0)):
+        found = ledger.offer(run.state, 0.0, "w", task_at)
+        run.play(found)
+        lease = ledger.lease(run.state, found)
+        assert lease is not None
+        parts = {"outcome": outcome, "process": 0.5}
+        reward = types.Reward(value=value, parts=parts, is_valid=True)
+        record = dataclasses.replace(moves.result(lease.slot, value), reward=reward)
+        at = lease.ordinal, lease.slot, lease.attempt
+        run.play(ledger.finish(run.state, 0.0, *at, record))
+    (skill,) = run.state.fresh.values()
+    assert (skill.wins, skill.losses) == (1, 1)
 
 
 def test_without_a_curriculum_every_task_comes_in_its_turn():

@@ -73,8 +73,15 @@ def test_kills_are_counted_by_kind_and_the_driver_is_started_again(make):
     siege._revive()
     assert (siege.starts, siege.unasked) == (2, 0)
     assert dict(siege.kills) == {"browser": 1, "driver": 1}
-    wait_for(lambda: kinds(siege) == ["browser", "driver"])
+    siege._driver.terminate()  # as one that ended by itself
+    siege._driver.wait()
+    siege._revive()
+    assert (siege.starts, siege.unasked) == (3, 1)
+    wait_for(lambda: kinds(siege).count("driver") == 1)
+    siege._driver.terminate()
+    siege._driver.wait()
     assert siege.finish()
+    assert siege.unasked == 2  # the last one counts, too
     siege.clear()
     zombies = subprocess.run(
         ["ps", "--ppid", str(os.getpid()), "-o", "stat="],

@@ -1,10 +1,28 @@
 """What the learner publishes counts when it is spoken with, and not before."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
 
+from openwebrl_jax.core import types
 from openwebrl_jax.runtime import learner
+from tests.rollout import ledger_moves as moves
+
+
+def test_void_slots_have_no_staleness():
+    """What is not trained on is as old as it likes."""
+    slots = [
+        dataclasses.replace(moves.result(n, 1.0), versions=versions)
+        for n, versions in enumerate([(4, 3), (0,), (), (4,)])
+    ]
+    group = types.Group(
+        ordinal=0,
+        task=moves.task_at(0),
+        slots=tuple(slots),
+        advantages=(1.0, None, None, -1.0),
+    )
+    assert learner._ages([group], iteration=5) == [1, 0]
 
 
 class Ledger:

@@ -242,8 +242,12 @@ def exact(told):
 
 @pytest.fixture(scope="module")
 def reference(bench, tmp_path_factory):
+    """See `undisturbed`."""
+    return undisturbed(bench, tmp_path_factory.mktemp("reference"))
+
+
+def undisturbed(bench, workdir):
     """What comes of a run that nothing disturbs, and its journal."""
-    workdir = tmp_path_factory.mktemp("reference")
     told = {n: numbers for n, numbers in bench.live(workdir)}
     weights = told.pop(None)
     return (
@@ -289,7 +293,8 @@ def check(bench, workdir, reference, outcome):
     counts = audit.audit(queue.limits(bench.config), found, stored)
     assert not counts["lost"] and not counts["scored_twice"]
     assert not counts["trained_twice"]
-    assert counts["groups"]["trained"] == ITERATIONS * SETTINGS["algo.groups"]
+    algo = bench.config.algo
+    assert counts["groups"]["trained"] == algo.iterations * algo.groups
 
 
 def test_killed_at_every_append_to_the_journal(bench, reference, tmp_path, monkeypatch):
@@ -326,6 +331,24 @@ def test_killed_at_every_step_of_a_checkpoint(bench, reference, tmp_path, monkey
     for fatal in range(0, 25, 5):  # how many files there are is a matter of chance
         workdir = tmp_path / str(fatal)
         check(bench, workdir, reference, disturbed(bench, workdir, fault, fatal))
+
+
+def test_killed_between_two_checkpoints(bench, tmp_path, monkeypatch):
+    """R35: up to two iterations are gone and come again, before and after a version."""
+    config = bench.config.copy_and_resolve_references()
+    config.algo.iterations, config.checkpoint.every = 3, 2
+    monkeypatch.setattr(bench, "config", config)
+    wanted = undisturbed(bench, tmp_path / "whole")
+    fault = Fault(monkeypatch)
+    for name in ("_learn", "_publish"):
+        fault.around(learner.Learner, name)
+    # Before the second iteration, its publication, the third's; call 0 is the start's.
+    for fatal in (3, 4, 6):
+        workdir = tmp_path / str(fatal)
+        check(bench, workdir, wanted, disturbed(bench, workdir, fault, fatal))
+        found = journal.read(workdir / queue.JOURNAL)
+        (back,) = (x["iteration"] for x in found if x["kind"] == "rolled_back")
+        assert back == (2 if fatal > 4 else 0)
 
 
 def test_more_is_at_stake_than_one_answer(reference):

@@ -37,6 +37,15 @@ def test_nothing_that_happened_is_no_share_and_no_error():
     assert not any(told.values())
 
 
+def test_what_is_passed_over_and_kept_out_are_shares_of_the_tasks_drawn():
+    new = Counter({"opened": 5, "passed_over": 3, "blocked": 2})
+    told = metrics.scalars(
+        news._of_draws(Counter({f"tasks/{name}": n for name, n in new.items()}))
+    )
+    assert told == {"tasks/passed_over_frac": 3 / 8, "tasks/blocked_frac": 2 / 8}
+    assert metrics.scalars(news._of_draws(Counter())) == {}
+
+
 def test_an_unread_verdict_is_the_judges():
     slots = [
         moves.result(0, 1.0),

@@ -69,6 +69,20 @@ async def test_slots_that_never_return_are_played_by_others(started):
     await playing
 
 
+async def test_what_a_restart_gives_up_is_news(started, config, tmp_path):
+    """Leases of before it are cancelled, and told as such; nothing else is twice."""
+    await finish(started, await started.lease("w"), 1.0)
+    await started.lease("w")
+    end(started)
+    again = queue.Queue()
+    await again.start(config, str(tmp_path), None, 0)
+    before, now = await again.before(), (await again.news()).counts
+    end(again)
+    assert before["void"].get("cancelled", 0) == 0
+    assert now["void"]["cancelled"] == 1
+    assert before["slots"]["scored"] == now["slots"]["scored"] == 1
+
+
 async def test_if_nobody_plays_it_is_said_who_holds_what(started, monkeypatch):
     """R23: a typed report names lease, page, worker and the last event."""
     monkeypatch.setattr(queue, "_PATIENCE_S", -0.3)  # before the lease itself is over

@@ -70,6 +70,72 @@ def test_no_record_is_lost_and_an_error_of_one_process_ends_all(tmp_path):
     assert (tmp_path / "written").read_text() == "3"
 
 
+# A driver that publishes one version, and prints what learner and serving hold of it.
+PUBLISHER = """
+import dataclasses, hashlib, sys
+import jax, numpy, ray
+from configs import grpo_short
+from openwebrl_jax.learn import state
+from openwebrl_jax.policy import sampler
+from openwebrl_jax.runtime import cluster, learner, serving
+
+def digest(leaves):
+    return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest()
+
+class Learner(learner.Learner):
+    def change(self, version):
+        params = jax.tree.map(lambda leaf: leaf * 1.25, self._state.params)
+        self._state = dataclasses.replace(self._state, params=params)
+        self._publish(version)
+        return digest(state.to_host(params))
+
+class Serving(serving.Serving):
+    async def serve(self, config, folder):
+        self._sampler = sampler.make_sampler(folder, config)  # and compiles nothing
+
+    async def digest(self):
+        held = self._sampler._speaker.params
+        stacks = jax.tree.map(lambda *layers: numpy.stack(layers), *held.layers)
+        stack = iter(jax.tree.leaves(stacks))
+        rest = jax.tree_util.tree_leaves_with_path(held.rest)
+        return digest(
+            next(stack) if [key.key for key in path[:2]] == ["decoder", "layers"]
+            else numpy.asarray(leaf)
+            for path, leaf in rest
+        )
+
+class Ledger:
+    def acknowledged(self, version):
+        pass
+
+config = grpo_short.get_config("tiny")
+cluster.start(config)
+try:
+    teacher = cluster.actor(Learner, config, "learner")
+    speaker = cluster.actor(Serving, config, "serving")
+    served = speaker.serve.remote(config, sys.argv[1])
+    ray.get(teacher.start.remote(config, sys.argv[2], sys.argv[1]))
+    ray.get(served)
+    print(ray.get(speaker.digest.remote()))
+    ray.get(teacher.connect.remote(Ledger(), cluster.Near(speaker)))
+    print(ray.get(speaker.digest.remote()))
+    print(ray.get(teacher.change.remote(1)))
+    print(ray.get(speaker.digest.remote()))
+finally:
+    cluster.stop()
+"""
+
+
+def test_serving_holds_the_bits_that_the_learner_published(tiny_folder, tmp_path):
+    """Through the object store, into layers of their own: not one bit is another."""
+    run = [sys.executable, "-c", PUBLISHER, str(tiny_folder), str(tmp_path / "run")]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    loaded, resumed, published, spoken = done.stdout.split()
+    assert spoken == published
+    assert loaded == resumed != published
+
+
 @pytest.mark.long
 def test_the_death_of_one_process_begins_all_anew(tiny_folder, tmp_path):
     workdir = tmp_path / "run"
