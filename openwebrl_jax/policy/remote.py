@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import openai
+from absl import logging
 
 from openwebrl_jax.core.causes import Cause, Failure
 
@@ -24,6 +25,7 @@ LONGEST_WAIT_S = 60.0  # an endpoint that asks for more is taken as down
 
 _PASSING = (408, 409, 429)  # and all from 500 on: another try may be answered
 _REFUSED = (400, 413, 422)  # too long, or against its rules: it is the question's fault
+_SETTINGS = (401, 403, 404)  # it is there, and refuses us
 _CAUSES = {True: Cause.JUDGE_UNPARSEABLE, False: Cause.JUDGE_UNAVAILABLE}
 
 
@@ -88,7 +90,7 @@ class Remote:
         """The first choice's text; "" when the model declines or was cut short."""
         async with self._turnstile:
             is_probe = self._breaker.begin()
-            is_answered = None
+            is_answered, detail = None, ""
             try:
                 completion = await self._persist(messages, seed)
                 self._count(completion)
@@ -98,9 +100,13 @@ class Remote:
             except Failure as failure:
                 is_answered = failure.cause is not Cause.JUDGE_UNAVAILABLE
                 self._spent["failures"] += 1
+                detail = failure.detail
                 raise
             finally:
+                was_open = self._breaker.is_open
                 self._breaker.end(is_answered, is_probe=is_probe)
+                if self._breaker.is_open is not was_open:
+                    self._tell(detail)
 
     async def recovered(self) -> None:
         """Waits while the endpoint counts as down and no probe is due."""
@@ -139,6 +145,16 @@ class Remote:
                     raise Failure(_CAUSES[is_refused], detail) from None
             await asyncio.sleep(wait_s)
         raise AssertionError("the last try returns or raises")
+
+    def _tell(self, detail: str) -> None:
+        """A line when an outage begins, and one when it is over."""
+        if not self._breaker.is_open:
+            logging.warning("the judge answers again")
+            return
+        mend = ""
+        if any(f"({status})" in detail for status in _SETTINGS):
+            mend = "; look at config.reward.judge.api_key_env, base_url and model"
+        logging.error("the judge is away, episodes wait for it: %s%s", detail, mend)
 
     def _count(self, completion: Any) -> None:
         usage = getattr(completion, "usage", None)
