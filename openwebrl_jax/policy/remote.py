@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import openai
+from absl import logging
 
 from openwebrl_jax.core.causes import Cause, Failure
 
@@ -32,6 +33,7 @@ _TOO_LONG = re.compile(r"context.?length|maximum context|string_above_max|too.?l
 # What no other question would mend, though some endpoints call it a bad request.
 _SETTING = re.compile(r"api.?key|billing|quota|model.?not.?found|unauthori[sz]ed")
 _CUT = ("length", "content_filter", "tool_calls", "function_call")  # no whole text
+_DENIED = (400, 401, 403, 404)  # it is there, and refuses us whatever we ask
 
 
 class Breaker:
@@ -96,7 +98,7 @@ class Remote:
         """The first choice's text; "" when the model declines or was cut short."""
         async with self._turnstile:
             is_probe = self._breaker.begin()
-            is_answered = None
+            is_answered, detail = None, ""
             try:
                 completion = await self._persist(messages, seed)
                 self._count(completion)
@@ -106,9 +108,13 @@ class Remote:
             except Failure as failure:
                 is_answered = failure.cause is not Cause.JUDGE_UNAVAILABLE
                 self._spent["failures"] += 1
+                detail = failure.detail
                 raise
             finally:
+                was_open = self._breaker.is_open
                 self._breaker.end(is_answered, is_probe=is_probe)
+                if self._breaker.is_open is not was_open:
+                    self._tell(detail)
 
     async def recovered(self) -> None:
         """Waits while the endpoint counts as down and no probe is due."""
@@ -166,6 +172,16 @@ class Remote:
         if is_refused and self._has_answered:
             return Cause.JUDGE_UNPARSEABLE
         return Cause.JUDGE_UNAVAILABLE
+
+    def _tell(self, detail: str) -> None:
+        """A line when an outage begins, and one when it is over."""
+        if not self._breaker.is_open:
+            logging.warning("the judge answers again")
+            return
+        mend = ""
+        if any(f"({status})" in detail for status in _DENIED):
+            mend = "; look at config.reward.judge.api_key_env, base_url and model"
+        logging.error("the judge is away, episodes wait for it: %s%s", detail, mend)
 
     def _count(self, completion: Any) -> None:
         usage = getattr(completion, "usage", None)

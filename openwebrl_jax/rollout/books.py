@@ -72,6 +72,7 @@ class Place:
     status: Status = Status.FREE
     attempt: int = -1  # number of the newest lease; -1 = never leased
     faults: int = 0  # attempts that the world spoilt
+    judge_faults: int = 0  # judgings of what is on disk that came to nothing
     worker: str = ""  # who holds the lease; "" = nobody
     deadline_s: float = 0.0  # wall clock
     record: types.Slot | None = None  # None = no attempt has brought anything

@@ -23,15 +23,29 @@ def event(kind: str, ordinal: int, slot: int, attempt: int) -> Event:
 
 
 def spoil(
-    limits: Limits, ordinal: int, slot: int, place: Place, record: types.Slot
+    limits: Limits,
+    ordinal: int,
+    slot: int,
+    place: Place,
+    record: types.Slot,
+    *,
+    is_fault: bool = True,
 ) -> Event:
-    """What a void attempt means: the judge later, another attempt, or void for good."""
+    """What a void attempt means: the judge later, another attempt, or void for good.
+
+    Judging from disk has a bound of its own; what was played just now is always parked.
+    """
     cause = record.reward.cause or record.cause
     told: Event = {"record": records.to_json(record)}
     has_retry = place.faults < limits.retries
-    if cause is Cause.JUDGE_UNAVAILABLE and has_retry and record.trajectory:
-        return event("parked", ordinal, slot, place.attempt) | told
-    is_fault = cause is not Cause.CANCELLED  # that is the operator's doing
+    if cause is Cause.JUDGE_UNAVAILABLE and record.trajectory:
+        is_fault = is_fault and place.status is Status.AWAITING_JUDGE
+        has_retry = place.judge_faults < limits.retries
+        if has_retry or not is_fault:
+            told |= {"faults": int(is_fault)}
+            return event("parked", ordinal, slot, place.attempt) | told
+    # A stop is the operator's doing.
+    is_fault = is_fault and cause is not Cause.CANCELLED
     is_last = cause in _HOPELESS or (is_fault and not has_retry)
     told |= {"cause": cause, "faults": int(is_fault), "is_last": is_last}
     return event("voided", ordinal, slot, place.attempt) | told

@@ -118,7 +118,8 @@ def _parked(state: State, event: Event) -> State:
     place = dataclasses.replace(
         place,
         status=Status.AWAITING_JUDGE,
-        faults=place.faults + 1,
+        # An older run's events do not tell.
+        judge_faults=place.judge_faults + event.get("faults", 1),
         worker="",
         record=records.from_json(types.Slot, event["record"]),
     )

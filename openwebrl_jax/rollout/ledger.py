@@ -8,7 +8,7 @@ Two laws hold after every event, see `books.counts`:
   groups: opened = trained + filtered + void + waiting + taken + open
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from openwebrl_jax.core import types
@@ -132,9 +132,17 @@ def expire(state: State, now_s: float) -> list[Event]:
     return _lose(state, now_s, lambda place: place.deadline_s <= now_s)
 
 
-def worker_lost(state: State, now_s: float, worker: str) -> list[Event]:
-    """Takes back what a dead worker holds."""
-    return _lose(state, now_s, lambda place: place.worker == worker)
+def worker_lost(
+    state: State,
+    now_s: float,
+    worker: str,
+    unheard: Collection[tuple[int, int, int]] = (),
+) -> list[Event]:
+    """Takes back what a dead worker holds.
+
+    `unheard` = leases (ordinal, slot, attempt) that never reached it: no fault of them.
+    """
+    return _lose(state, now_s, lambda place: place.worker == worker, unheard)
 
 
 def renew(
@@ -325,7 +333,12 @@ def _is_starved(state: State) -> bool:
     return sum(state.dry.values()) >= limits.starve_batches * limits.groups
 
 
-def _lose(state: State, now_s: float, is_lost: Callable[[Place], bool]) -> list[Event]:
+def _lose(
+    state: State,
+    now_s: float,
+    is_lost: Callable[[Place], bool],
+    unheard: Collection[tuple[int, int, int]] = (),
+) -> list[Event]:
     """Ends leases as faults of the world: WORKER_LOST, or no verdict once more."""
     found: list[Event] = []
     held = [
@@ -335,10 +348,14 @@ def _lose(state: State, now_s: float, is_lost: Callable[[Place], bool]) -> list[
         if place.worker and is_lost(place)
     ]
     for ordinal, slot, place in held:
+        is_heard = (ordinal, slot, place.attempt) not in unheard
         is_judging = place.status is Status.AWAITING_JUDGE and place.record
         record = place.record if is_judging else None
-        record = record or closing.nothing(slot, Cause.WORKER_LOST)
-        lost = closing.spoil(state.limits, ordinal, slot, place, record)
+        cause = Cause.WORKER_LOST if is_heard else Cause.CANCELLED
+        record = record or closing.nothing(slot, cause)
+        lost = closing.spoil(
+            state.limits, ordinal, slot, place, record, is_fault=is_heard
+        )
         more = closing.then_close(state, [lost])
         more += cooldown.poisoned(state, now_s, more)
         state = events.apply_all(state, more)

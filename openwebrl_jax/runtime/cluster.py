@@ -37,6 +37,9 @@ _QUIET = {
 }
 
 
+_CALLS = 1000  # at once, to the ledger, beside those of waiting contexts
+
+
 def accelerators() -> tuple[str, int]:
     """Kind ("gpu", "tpu" or "cpu") and number of this machine's accelerators."""
     files = (("gpu", "nvidia[0-9]*"), ("tpu", "accel[0-9]*"), ("tpu", "vfio/[0-9]*"))
@@ -189,5 +192,8 @@ def options(config: Any, role: str) -> dict[str, Any]:
             del env["JAX_PLATFORMS"]
     if role == "learner" and config.cluster.learner_processes > 1:
         more["scheduling_strategy"] = "SPREAD"  # a host each where there are any
+    if role == "ledger":  # all contexts may wait in it, and those of dead workers
+        contexts = config.rollout.workers * config.rollout.contexts
+        more["max_concurrency"] = _CALLS + 4 * contexts
     more |= {"resources": needs} if needs else {}
     return {"num_cpus": 0, **more, "runtime_env": {"env_vars": env}}

@@ -22,7 +22,7 @@ from openwebrl_jax.runtime import cluster, journal
 
 JOURNAL = "ledger.jsonl"
 _LOOK_AGAIN_S = 2.0  # at the longest, leases that ran out are seen
-_PATIENCE_S = 60.0  # beyond the longest lease, without any event
+_PATIENCE_S = 60.0  # beyond the longest lease, without a move
 
 
 def limits(config: Any) -> books.Limits:
@@ -82,7 +82,9 @@ class Queue:
         self._state = events.apply_all(state, past[state.applied :])
         self._journal = journal.Journal(path)
         self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._lost: set[str] = set()
+        self._unheard: dict[tuple[int, int, int], str] = {}  # see `received`
         self._is_over = False
         self._moved_s = time.monotonic()
         self._last: events.Event | None = past[-1] if past else None
@@ -94,18 +96,26 @@ class Queue:
 
     async def lease(self, worker: str) -> ledger.Lease | None:
         """The next slot to play, waiting for one; None = there is no more for you."""
-        while not self._is_over and worker not in self._lost:
-            found = ledger.offer(self._state, time.time(), worker, self._source.task_at)
-            self._write(found, is_durable=False)
-            if lease := ledger.lease(self._state, found):
-                return lease
-            await self._change()
+        # One looks whenever there is something new: there may be hundreds who wait.
+        async with self._turn:
+            while not self._is_over and worker not in self._lost:
+                lease = self._lease(worker)
+                if lease is not None:
+                    return lease
+                await self._change()
         return None
+
+    async def received(self, ordinal: int, slot: int, attempt: int) -> None:
+        """The lease is where it was sent: what comes of it is its own doing."""
+        self._unheard.pop((ordinal, slot, attempt), None)
 
     async def renew(self, ordinal: int, slot: int, attempt: int) -> None:
         """The worker is there and had to wait: its lease counts from now on."""
         found = ledger.renew(self._state, time.time(), ordinal, slot, attempt)
-        self._write(found, is_durable=False)
+        if found:
+            place = self._state.groups[ordinal].places[slot]
+            is_move = place.status is books.Status.RUNNING  # not if the judge is away
+            self._write(found, is_durable=False, is_move=is_move)
 
     async def finish(
         self, ordinal: int, slot: int, attempt: int, record: types.Slot
@@ -113,6 +123,7 @@ class Queue:
         """Enters a result; its trajectory must be durable by now."""
         now_s = time.time()
         found = ledger.finish(self._state, now_s, ordinal, slot, attempt, record)
+        self._unheard.pop((ordinal, slot, attempt), None)
         if found[-1]["kind"] != "duplicate":
             self._note(ordinal, record)
         self._write(found)
@@ -158,12 +169,15 @@ class Queue:
     async def worker_lost(self, worker: str) -> None:
         """A worker died: what it held is free again."""
         self._lost.add(worker)
-        self._write(ledger.worker_lost(self._state, time.time(), worker))
+        unheard = [at for at, who in self._unheard.items() if who == worker]
+        self._write(ledger.worker_lost(self._state, time.time(), worker, unheard))
+        for at in unheard:
+            del self._unheard[at]
 
     async def close(self) -> None:
         """The run is over: no worker gets another lease."""
         self._is_over = True
-        self._changed.set()
+        self._wake()
 
     async def before(self) -> dict[str, dict[str, int]]:
         """The counts of earlier processes; what a restart gives up comes after them."""
@@ -195,12 +209,30 @@ class Queue:
             self._asked[host] += 1
             self._blocked[host] += record.cause is Cause.BLOCKED
 
-    def _write(self, found: list[events.Event], *, is_durable: bool = True) -> None:
+    def _lease(self, worker: str) -> ledger.Lease | None:
+        found = ledger.offer(self._state, time.time(), worker, self._source.task_at)
+        self._write(found, is_durable=False)
+        lease = ledger.lease(self._state, found)
+        if lease is not None:
+            self._unheard[lease.ordinal, lease.slot, lease.attempt] = worker
+        return lease
+
+    def _write(
+        self,
+        found: list[events.Event],
+        *,
+        is_durable: bool = True,
+        is_move: bool = True,
+    ) -> None:
         if not found:
             return
-        self._moved_s, self._last = time.monotonic(), found[-1]
+        if is_move:
+            self._moved_s, self._last = time.monotonic(), found[-1]
         self._journal.append(found, is_durable=is_durable)
         self._state = events.apply_all(self._state, found)
+        self._wake()
+
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -21,6 +21,12 @@ from openwebrl_jax.rollout import build, ledger, score, store
 
 # A sampler that is gone fails every episode at once: they must not use up their tries.
 _CALM_S = 2.0
+# So often a stored episode may find the judge away; then it may be what brings it down.
+_OUTAGES = 5
+_ASIDE = [
+    {"role": "system", "content": "Answer with one word."},
+    {"role": "user", "content": [{"type": "text", "text": "Are you there?"}]},
+]
 
 COUNTED: tuple[str, ...] = ("busy_s", "wait_s", "judge_s", "report_s", "leases")
 
@@ -106,6 +112,7 @@ class Worker:
         since_s = time.monotonic()
         while lease := await queue.lease.remote(self._name):
             leased_s = time.monotonic()
+            await queue.received.remote(lease.ordinal, lease.slot, lease.attempt)
             record = await self._fill(lease, folder, queue)
             self._told["wait_s"] += leased_s - since_s
             since_s = time.monotonic()
@@ -121,15 +128,7 @@ class Worker:
         at = lease.ordinal, lease.slot, lease.attempt
         if lease.trajectory:
             trajectory, _ = store.load(folder, lease.trajectory)
-            reward = await self._runner.judge(trajectory)
-            while reward.cause is Cause.JUDGE_UNAVAILABLE:  # it costs no try
-                await asyncio.sleep(self._rest_s)
-                await queue.renew.remote(*at)
-                # Others may be let through first.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._rest_s):
-                        await self._judge.recovered()
-                reward = await self._runner.judge(trajectory)
+            reward = await self._judge_stored(trajectory, queue, at)
         else:
             trajectory, reward = await self._runner.run(
                 lease.task,
@@ -150,6 +149,43 @@ class Worker:
             turns=len(trajectory.turns),
             format=score.format_counts(trajectory),
         )
+
+    async def _judge_stored(
+        self, trajectory: types.Trajectory, queue: Any, at: tuple[int, int, int]
+    ) -> types.Reward:
+        """Its reward; a judge that answers nobody is waited for, which costs no try.
+
+        Void by JUDGE_UNAVAILABLE = it is this trajectory that cannot be judged.
+        """
+        for _ in range(_OUTAGES):
+            reward = await self._runner.judge(trajectory)
+            is_open = reward.cause is Cause.JUDGE_UNAVAILABLE
+            if not is_open or not await self._outlast(queue, at):
+                return reward
+        return await self._runner.judge(trajectory)
+
+    async def _outlast(self, queue: Any, at: tuple[int, int, int]) -> bool:
+        """Waits while the judge answers nobody; False = it does answer."""
+        has_waited = False
+        while await self._is_away():
+            has_waited = True
+            await asyncio.sleep(self._rest_s)
+            await queue.renew.remote(*at)
+            # Others may be let through first.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._rest_s):
+                    await self._judge.recovered()
+        return has_waited
+
+    async def _is_away(self) -> bool:
+        """True = the judge does not even answer a bare question."""
+        if self._judge is None:
+            return False
+        try:
+            await self._judge(_ASIDE, seed=0)
+        except Failure as failure:
+            return failure.cause is Cause.JUDGE_UNAVAILABLE
+        return False
 
     async def _play(self, job: Job, folder: str) -> Result:
         async with self._turnstile:

@@ -238,6 +238,28 @@ async def test_one_probe_closes_the_circuit_or_keeps_it_open(ask, endpoint):
     assert await complete(ASK, seed=0) == "back"
 
 
+async def test_an_outage_is_said_when_it_begins_and_when_it_ends(ask, caplog):
+    complete = ask(*[Say({}, 402)] * 7, *[text("back")] * 2, rest_s=0.0)
+    for _ in range(7):
+        await fails(complete)
+    for _ in range(2):
+        await complete(ASK, seed=0)
+    told = [record.getMessage() for record in caplog.records if record.name == "absl"]
+    assert ["402" in told[0], "answers again" in told[1]] == [True, True]
+    assert len(told) == 2 and "config" not in told[0]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_an_outage_by_a_wrong_setting_names_it(ask, caplog, status):
+    complete = ask(Say({"error": {"message": "bad key sk-secret"}}, status))
+    for _ in range(6):
+        await fails(complete)
+    (told,) = [it.getMessage() for it in caplog.records if it.name == "absl"]
+    for part in ("config.reward.judge.api_key_env", "base_url", "model", str(status)):
+        assert part in told
+    assert "secret" not in told
+
+
 def test_only_one_call_probes_and_a_cancelled_one_says_nothing():
     now = [0.0]
     breaker = remote.Breaker(10.0, lambda: now[0])

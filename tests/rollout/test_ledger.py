@@ -1,5 +1,7 @@
 """Leases, attempts and groups, case by case."""
 
+import json
+
 import pytest
 
 from openwebrl_jax.core.causes import Cause
@@ -96,11 +98,12 @@ def test_void_slots_are_in_no_statistic():
 def test_void_members_leave_equal_rewards_equal():
     # R04, first part: [1, 1, judge timeout] has no variance.
     state = ledger.new_state(moves.limits(group=3, retries=0))
-    for value, judge in ((1.0, None), (1.0, None), (None, Cause.JUDGE_UNAVAILABLE)):
+    away = Cause.JUDGE_UNAVAILABLE
+    for value, judge in ((1.0, None), (1.0, None), (None, away)):
         state, lease = moves.offer(state)
-        state = moves.finish(
-            state, lease, value, Cause.DONE, *([judge] if judge else [])
-        )
+        state = moves.finish(state, lease, value, Cause.DONE, judge)
+    state, lease = moves.offer(state, now_s=10.0)  # and once more, from disk
+    state = moves.finish(state, lease, None, Cause.DONE, away)
     assert books.counts(state)["filtered"] == {"zero_variance": 1}
 
 
@@ -193,6 +196,24 @@ def test_a_lost_worker_gives_back_its_leases_alone():
     assert state.groups[0].places[kept.slot].worker == "b"
 
 
+def test_a_lease_that_never_reached_its_worker_is_no_fault():
+    """A call of a dead worker may still be answered, before its death is known."""
+    state = ledger.new_state(moves.limits(retries=0))
+    state, gone = moves.offer(state, worker="a")
+    at = gone.ordinal, gone.slot, gone.attempt
+    state = moves.play(state, ledger.worker_lost(state, 0.0, "a", {at}))
+    state, again = moves.offer(state, worker="b")
+    assert (again.slot, again.attempt, again.fresh_browser) == (gone.slot, 1, False)
+    state = moves.finish(state, again, None, Cause.DONE, Cause.JUDGE_UNAVAILABLE)
+    for number in range(3):  # nor is one to judge
+        state, gone = moves.offer(state, worker="a", now_s=10.0 * (number + 1))
+        at = gone.ordinal, gone.slot, gone.attempt
+        assert gone.trajectory == "hash-0"
+        found = ledger.worker_lost(state, 10.0 * (number + 1), "a", {at})
+        state = moves.play(state, found)
+    assert books.counts(state)["void"] == {"cancelled": 1}
+
+
 def test_a_worker_killer_ends_as_void():
     # R32: workers that die on a task do so a bounded number of times.
     state = ledger.new_state(moves.limits())
@@ -256,7 +277,7 @@ def test_an_episode_that_kills_whoever_judges_it_ends_as_void(is_overdue):
     state, lease = moves.offer(state)
     state = moves.finish(state, lease, None, Cause.DONE, Cause.JUDGE_UNAVAILABLE)
     now_s = 0.0
-    for _ in range(2):
+    for _ in range(3):
         now_s += 11.0
         state, judging = moves.offer(state, now_s=now_s)
         assert (judging.slot, judging.trajectory) == (0, "hash-0")
@@ -268,16 +289,51 @@ def test_an_episode_that_kills_whoever_judges_it_ends_as_void(is_overdue):
     assert books.counts(state)["void"] == {"judge_unavailable": 1}
 
 
-def test_a_judge_that_never_answers_ends_as_void():
-    state = ledger.new_state(moves.limits(retries=1))
-    now_s = 0.0
-    for _ in range(2):
-        state, lease = moves.offer(state, now_s=now_s)
-        assert lease.slot == 0
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_judge_that_never_answers_ends_as_void(retries):
+    """Judged from disk once, and then as often as any slot is tried again."""
+    state = ledger.new_state(moves.limits(retries=retries))
+    for number in range(2 + retries):
+        state, lease = moves.offer(state, now_s=10.0 * number)
+        assert (lease.slot, lease.trajectory) == (0, "hash-0" if number else "")
         state = moves.finish(state, lease, None, Cause.DONE, Cause.JUDGE_UNAVAILABLE)
-        now_s += 10.0
     assert state.groups[0].places[0].status is books.Status.VOID
     assert books.counts(state)["void"] == {"judge_unavailable": 1}
+
+
+def test_faults_of_playing_are_none_of_judging():
+    state = ledger.new_state(moves.limits(retries=2))
+    for _ in range(2):
+        state, lease = moves.offer(state)
+        state = moves.finish(state, lease, None, Cause.DNS)
+    state, lease = moves.offer(state)
+    state = moves.finish(state, lease, None, Cause.DONE, Cause.JUDGE_UNAVAILABLE)
+    for now_s in (10.0, 20.0):
+        state, lease = moves.offer(state, now_s=now_s)
+        assert (lease.slot, lease.trajectory) == (0, "hash-0")
+        state = moves.finish(state, lease, None, Cause.DONE, Cause.JUDGE_UNAVAILABLE)
+    state, lease = moves.offer(state, now_s=30.0)
+    state = moves.finish(state, lease, 1.0)
+    assert books.counts(state)["void"] == {"dns": 2}
+    assert state.groups[0].places[0].status is books.Status.SCORED
+
+
+def test_what_older_runs_parked_can_be_judged():
+    """Their places and events do not say how often the judge failed."""
+    state = ledger.new_state(moves.limits(retries=1))
+    state, lease = moves.offer(state)
+    at = lease.ordinal, lease.slot, lease.attempt
+    away = moves.result(0, None, Cause.DONE, Cause.JUDGE_UNAVAILABLE)
+    (event,) = ledger.finish(state, 0.0, *at, away)
+    event.pop("faults", None)
+    state = moves.play(state, [event])
+    kept = json.loads(books.snapshot(state))
+    kept["groups"][0]["places"][0].pop("judge_faults", None)
+    state = books.restore(json.dumps(kept).encode())
+    state, judging = moves.offer(state, now_s=10.0)
+    assert judging.trajectory == "hash-0"
+    state = moves.finish(state, judging, 1.0)
+    assert books.counts(state)["slots"]["scored"] == 1
 
 
 def test_a_scored_crash_and_a_voided_failure_are_refused():

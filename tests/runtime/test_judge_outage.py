@@ -36,7 +36,7 @@ class Policy:
 
     async def sample(self, request):
         self.episodes += 1
-        call = ToolCall(name="done", arguments={"response": f"{self.episodes}"})
+        call = ToolCall(name="done", arguments={"response": f"no. {self.episodes}."})
         return Reply(text=grammar.render("t", (call,)))
 
     async def release(self, episode_id):
@@ -76,6 +76,11 @@ class Run:
         books.check(self.queue._state)
         return books.counts(self.queue._state)["slots"]
 
+    def has_given_up(self):
+        """A slot is void for good, since there is no verdict on it."""
+        voids = [event for event in self.events() if event["kind"] == "voided"]
+        return any(it["is_last"] for it in voids if it["cause"] == "judge_unavailable")
+
     def events(self):
         lines = (self.workdir / queues.JOURNAL).read_text().splitlines()
         return [json.loads(line.partition(" ")[2]) for line in lines]
@@ -87,7 +92,7 @@ def config():
     made.tasks.suite = "fake"
     made.algo.group = made.algo.groups = made.rollout.contexts = 2
     made.algo.eta, made.algo.iterations = 1, 3
-    made.rollout.lease_timeout_s = 0.5  # what is parked is leased again after it
+    made.rollout.lease_timeout_s = 1.0  # what is parked is leased again after it
     made.reward.judge.api_key_env, made.reward.judge.rest_s = "", 0.05
     with made.reward.unlocked():
         made.reward.weights = {"judge": 1.0}
@@ -115,6 +120,8 @@ async def test_no_reward_is_written_while_the_judge_is_dead(begin):
     verdicts = []
 
     def said(body):
+        if body["messages"] == workers._ASIDE:
+            return endpoints.text("yes")
         verdicts.append(next(words))
         return endpoints.verdict(verdicts[-1])
 
@@ -154,6 +161,73 @@ async def test_no_reward_is_written_while_the_judge_is_dead(begin):
     assert len(scored) <= len(verdicts) <= len(scored) + 2 + len(parked)
     at = {(event["ordinal"], event["slot"]) for event in scored}
     assert {(event["ordinal"], event["slot"]) for event in parked} <= at
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_what_alone_cannot_be_judged_is_void_after_its_tries(
+    begin, config, is_alone
+):
+    """R32: others are answered, or none is left that could ask."""
+    config.rollout.retries = 1
+    if is_alone:
+        config.algo.groups, config.algo.eta, config.algo.iterations = 1, 0, 1
+    words = itertools.cycle(["success", "failure"])
+    asked = []
+
+    def said(body):
+        if "no. 1." in json.dumps(body):
+            asked.append(body)
+            return endpoints.Say({}, 500)
+        return endpoints.verdict(next(words))
+
+    endpoint = endpoints.Endpoint()
+    endpoint.script = [said]
+    run = await begin(endpoint)
+    try:
+        await until(run.has_given_up)
+    finally:
+        endpoint.close()
+    assert len(asked) == 3  # at its end, from disk, and the try that it has
+
+
+async def test_what_brings_the_judge_down_is_void_after_its_tries(begin, config):
+    """R32: it is away for a while whenever it is asked that question."""
+    config.algo.groups, config.algo.eta, config.algo.iterations = 1, 0, 1
+    config.rollout.retries = 0
+    asked, hurt = [], []
+
+    def said(body):
+        if "no. 1." in json.dumps(body):
+            asked.append(body)
+            hurt[:] = [endpoints.Say({}, 500)] * 3
+        return hurt.pop() if hurt else endpoints.verdict("success")
+
+    endpoint = endpoints.Endpoint()
+    endpoint.script = [said]
+    run = await begin(endpoint)
+    try:
+        await until(run.has_given_up)
+    finally:
+        endpoint.close()
+    assert len(asked) <= 2 + workers._OUTAGES
+
+
+async def test_a_key_that_is_refused_is_said_and_ends_the_run(
+    begin, config, monkeypatch, caplog
+):
+    monkeypatch.setattr(queues, "_PATIENCE_S", 0.5)
+    endpoint = endpoints.Endpoint()
+    endpoint.script = [endpoints.Say({"error": {"message": "who?"}}, 401)]
+    run = await begin(endpoint)
+    try:
+        with pytest.raises(ledger.StallError, match="the judge is away"):
+            await asyncio.wait_for(run.queue.take(2), 20.0)
+    finally:
+        endpoint.close()
+    assert run.slots()["awaiting_judge"] == 8 and run.slots()["void"] == 0
+    (line,) = [it.getMessage() for it in caplog.records if "judge" in it.getMessage()]
+    for part in ("401", "config.reward.judge.api_key_env", "base_url", "model"):
+        assert part in line
 
 
 async def test_a_judge_that_never_says_anything_starves_the_run(begin, config):

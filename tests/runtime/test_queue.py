@@ -8,7 +8,7 @@ import pytest
 from configs import grpo_short
 from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.rollout import books, ledger
-from openwebrl_jax.runtime import queue
+from openwebrl_jax.runtime import cluster, queue
 from tests.rollout import ledger_moves as moves
 
 
@@ -189,3 +189,149 @@ async def test_a_journal_that_lacks_what_a_checkpoint_saw_is_refused(
     with pytest.raises(ValueError, match="has 1 events, the checkpoint of iteration 7"):
         await again.start(config, str(tmp_path), snapshot, 7)
     again._fence.close()
+
+
+def count_offers(monkeypatch):
+    """How often it was looked for a slot to lease, as a list that grows."""
+    offers, offer = [], ledger.offer
+
+    def counted(*arguments):
+        offers.append(arguments)
+        return offer(*arguments)
+
+    monkeypatch.setattr(ledger, "offer", counted)
+    return offers
+
+
+@pytest.fixture
+async def crowded(started, monkeypatch):
+    """No slot is free: the leases that are out, and fifty contexts that wait."""
+    monkeypatch.setattr(queue, "_LOOK_AGAIN_S", 60.0)
+    started._state = ledger.new_state(moves.limits(eta=1))
+    leases = [await started.lease("w") for _ in range(8)]
+    waiting = [asyncio.create_task(started.lease("w")) for _ in range(50)]
+    await asyncio.sleep(0)
+    yield leases, waiting
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def settle():
+    """Until all that can run has run."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+async def test_an_event_makes_one_of_those_who_wait_look(started, crowded, monkeypatch):
+    leases, waiting = crowded
+    offers = count_offers(monkeypatch)
+    for lease in leases:
+        await started.renew(lease.ordinal, lease.slot, lease.attempt)
+        await settle()
+    assert len(offers) <= len(leases)
+    for lease in leases:  # three of the groups are dropped, and others opened
+        await finish(started, lease, float(lease.ordinal == 0 and lease.slot))
+        await settle()
+    played = sum(task.done() for task in waiting)
+    assert played == 6
+    assert len(offers) <= 2 * len(leases) + played
+
+
+async def test_an_acknowledgement_is_passed_on_until_no_slot_is_left(started, crowded):
+    leases, waiting = crowded
+    for lease in leases:
+        await finish(started, lease, float(lease.slot))
+    groups = await started.take(2)
+    await settle()
+    assert not any(task.done() for task in waiting)
+    await started.trained(1, [group.ordinal for group in groups], 1)
+    await started.acknowledged(1)
+    await settle()
+    assert [task.done() for task in waiting] == [True] * 4 + [False] * 46
+
+
+async def test_who_gives_up_waiting_takes_no_slot_with_him(started, crowded):
+    leases, waiting = crowded
+    first, second, third, *_ = waiting
+    second.cancel()
+    await finish(started, leases[0], None, Cause.CANCELLED)
+    first.cancel()  # it has been woken, and has not looked yet
+    await settle()
+    assert first.cancelled() and second.cancelled()
+    assert third.result().slot == leases[0].slot
+
+
+async def test_nobody_waits_for_a_lease_or_a_death_that_came(started, crowded):
+    leases, waiting = crowded
+    others = [asyncio.create_task(started.lease("gone")) for _ in range(3)]
+    taken = asyncio.create_task(started.take(1))
+    await settle()
+    for lease in leases[:2]:
+        await finish(started, lease, float(lease.slot))
+    await settle()
+    assert [group.ordinal for group in taken.result()] == [0]
+    await started.worker_lost("gone")
+    await started.worker_lost("w")
+    await asyncio.wait_for(asyncio.gather(*waiting, *others), 5.0)
+    assert not any(task.result() for task in (*waiting, *others))
+
+
+async def test_the_end_is_told_to_all(started, crowded):
+    _, waiting = crowded
+    await started.close()
+    assert await asyncio.wait_for(asyncio.gather(*waiting), 5.0) == [None] * 50
+
+
+async def test_a_lease_that_reached_nobody_is_played_as_if_it_had_not_been(started):
+    """A dead worker's calls are answered until its death is known."""
+    heard = await started.lease("dead")
+    await started.received(heard.ordinal, heard.slot, heard.attempt)
+    unheard = await started.lease("dead")
+    await started.worker_lost("dead")
+    told = await started.news()
+    assert told.counts["void"] == {"worker_lost": 1, "cancelled": 1}
+    again = {lease.slot: lease for lease in [await started.lease("w") for _ in "ab"]}
+    assert again[heard.slot].fresh_browser and not again[unheard.slot].fresh_browser
+    assert set(started._unheard.values()) == {"w"}
+
+
+async def test_waiting_for_the_judge_gets_a_run_nowhere(started, monkeypatch):
+    monkeypatch.setattr(queue, "_PATIENCE_S", 0.2)
+    lease = await started.lease("w")
+    at = lease.ordinal, lease.slot, lease.attempt
+    record = moves.result(lease.slot, None, Cause.DONE, Cause.JUDGE_UNAVAILABLE)
+    await started.finish(*at, record)
+    while not lease.trajectory:
+        lease = await started.lease("w")
+        if not lease.trajectory:
+            await finish(started, lease, float(lease.slot))
+    taken = asyncio.create_task(started.take(4))
+    async with asyncio.timeout(10.0):
+        while not taken.done():
+            await started.renew(lease.ordinal, lease.slot, lease.attempt)
+            await asyncio.sleep(0.05)
+    with pytest.raises(ledger.StallError, match="wait for the judge: 1"):
+        await taken
+
+
+async def test_an_episode_that_began_late_has_its_whole_lease(started, monkeypatch):
+    """It had to wait for a browser of its own; nothing else happens meanwhile."""
+    monkeypatch.setattr(queue, "_PATIENCE_S", 0.05)
+    taken = asyncio.create_task(started.take(1))
+    lease, other = [await started.lease("w") for _ in range(2)]
+    await asyncio.sleep(0.3)
+    for each in (lease, other):
+        await started.renew(each.ordinal, each.slot, each.attempt)
+    await asyncio.sleep(0.3)
+    for each in (lease, other):
+        await finish(started, each, float(each.slot))
+    assert [group.ordinal for group in await taken] == [0]
+
+
+def test_all_contexts_can_wait_beside_those_who_bring_results(config):
+    """Ray answers so many calls at once; another one waits for its turn."""
+    config.rollout.workers, config.rollout.contexts = 200, 8
+    most = cluster.options(config, "ledger")["max_concurrency"]
+    assert most > 2 * 1600  # also while the dead's calls are still there
+    assert "max_concurrency" not in cluster.options(config, "browser")
