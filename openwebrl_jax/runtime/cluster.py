@@ -34,6 +34,9 @@ _QUIET = {
     "RAY_worker_niceness": "0",  # browsers and learner are no background work
 }
 
+# The resources of each node of a cluster elsewhere, as it was when it was joined.
+_joined: list[devices.Node] = []
+
 
 def accelerators() -> tuple[str, int]:
     """Kind ("gpu", "tpu" or "cpu") and number of this machine's accelerators."""
@@ -63,9 +66,13 @@ def check_room(config: Any, width: int) -> None:
 
 
 def _nodes(config: Any) -> list[devices.Node]:
-    """The resources of each node of the cluster, or of this machine."""
+    """The resources of each node of the cluster, or of this machine.
+
+    A node that was lost since the cluster was joined is counted: what needs it waits
+    until it is back, and goes nowhere else.
+    """
     if config.cluster.address:
-        return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return _joined
     kind, count = accelerators()
     return [{kind.upper(): count} if count else {}]
 
@@ -76,6 +83,7 @@ def start(config: Any) -> None:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR}
     if config.cluster.address:
         ray.init(address=config.cluster.address, **quiet)
+        _joined[:] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         return
     for is_last in (False, False, True):  # a busy machine can be late for Ray's 30 s
         try:

@@ -164,6 +164,12 @@ class Crew:
             with contextlib.suppress(ray.exceptions.RayError):
                 yield ray.get(ref, timeout=_STATS_S)
 
+    def serving_stats(self) -> dict[str, float]:
+        """What serving says of itself; nothing if it dies or hangs."""
+        with contextlib.suppress(ray.exceptions.RayError):
+            return ray.get(self.serving.stats.remote(), timeout=_STATS_S)
+        return {}
+
     def close(self) -> None:
         """Ends all actors; each worker its own browser first."""
         workers = list(self.workers.values())

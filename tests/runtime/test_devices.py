@@ -130,3 +130,46 @@ def test_processes_that_could_not_read_each_others_weights():
     config = config_of(serving_devices=0)
     with pytest.raises(ValueError, match="serving_devices=0"):
         checks.check_config(config, look_at_disk=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes"),
+    [
+        ({}, [*gpus(8), CPUS]),  # the learner would move to CPUs
+        ({"learner_processes": 2}, [*gpus(8, 8), CPUS]),  # or get another mesh
+        (
+            {"learner_processes": 2},  # or be refused
+            [{"TPU": 4.0, "learner": 1.0}] * 2 + [{"TPU": 1.0, "serving": 1.0}, CPUS],
+        ),
+    ],
+)
+def test_actors_are_reborn_as_they_were_while_a_node_is_gone(
+    monkeypatch, settings, nodes
+):
+    """They wait for it: Ray keeps them until what they ask for is there."""
+    there = []
+    monkeypatch.setattr(cluster.ray, "init", lambda **_: None)
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(cluster.ray, "shutdown", lambda: None)
+    monkeypatch.setattr(cluster.ray, "nodes", lambda: there)
+
+    def alive(left):
+        there[:] = [{"Resources": node, "Alive": node in left} for node in nodes]
+
+    config = config_of(address="auto", **settings)
+    roles = ("learner", "serving", "browser")
+    alive(nodes)
+    cluster.start(config)
+    before = {role: cluster.options(config, role) for role in roles}
+    assert before["browser"]["resources"] == {"browser": 1}
+    for gone in range(len(nodes)):
+        alive([node for at, node in enumerate(nodes) if at != gone])
+        assert {role: cluster.options(config, role) for role in roles} == before
+        cluster.check_room(config, 96)
+    alive([])
+    assert {role: cluster.options(config, role) for role in roles} == before
+    cluster.stop()
+    there[:] = [{"Resources": node, "Alive": True} for node in gpus(2)]
+    cluster.start(config_of(address="auto"))  # another cluster
+    assert cluster.options(config_of(address="auto"), "learner")["num_gpus"] == 1
+    cluster.stop()
