@@ -65,6 +65,11 @@ def check_room(config: Any, width: int) -> None:
         devices.check_width(config, count, width)
 
 
+def check_replicas(config: Any) -> None:
+    """Refuses replicas of serving that would wait for room for ever."""
+    devices.check_replicas(config, _nodes(config))
+
+
 def _nodes(config: Any) -> list[devices.Node]:
     """The resources of each node of the cluster, or of this machine.
 

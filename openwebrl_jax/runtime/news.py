@@ -84,8 +84,9 @@ class News:
         if not stats:
             return {}
         before, self._compiled = self._compiled, stats["compilations"]
+        whole_s = seconds * stats["replicas"]
         return {
-            "sampler/idle_frac": max(0.0, 1 - metrics.share(stats["busy_s"], seconds)),
+            "sampler/idle_frac": max(0.0, 1 - metrics.share(stats["busy_s"], whole_s)),
             "sampler/tokens_per_s": metrics.share(stats["reply_tokens"], seconds),
             "recompiles": 0.0 if before is None else stats["compilations"] - before,
             **{f"sampler/{name}": stats[name] for name in _STEPS},

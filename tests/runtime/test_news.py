@@ -90,7 +90,7 @@ def told_by(*answers):
 
 def stats(busy_s, compilations):
     told = dict.fromkeys((*news._STEPS, "reply_tokens"), 1.0)
-    return told | {"busy_s": busy_s, "compilations": compilations}
+    return told | {"busy_s": busy_s, "compilations": compilations, "replicas": 1.0}
 
 
 def test_serving_that_hangs_says_nothing_and_goes_on_where_it_was():
