@@ -169,7 +169,10 @@ def get_config() -> Any:  # a ConfigDict, whose keys type checkers do not know
     config.cluster.platform = ""  # "" = an accelerator is wanted; "cpu" = none is
     config.cluster.learner_processes = 1  # as a rule one a host
     config.cluster.learner_devices = 0  # of each of them; 0 = all but serving's
-    config.cluster.serving_devices = 1
+    # Each replica serves whole groups. Several keep the newest weights in Ray's object
+    # store, so that one that dies alone gets them when it is back.
+    config.cluster.serving_replicas = 1
+    config.cluster.serving_devices = 1  # of each of them
     config.cluster.colocated = False  # True = serving is in the learner's process
     config.cluster.peak_tflops = 0.0  # of a device, for `mfu`; 0 = as the kind is known
     config.cluster.usd_per_hour = (

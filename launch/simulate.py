@@ -3,7 +3,8 @@
     python -m launch.simulate --workdir=runs/demo/rl --browsers=96 --eta=1 --learner=8
 
 What is not named stays as the run was. Browser nodes are assumed to grow with the
-browsers; devices to speed up sampler, learner and judge linearly, see --efficiency.
+browsers; devices to speed up learner and judge linearly, see --efficiency; those of the
+sampler to be more of config.cluster.serving_replicas, which take more rows at once.
 The last line is one JSON object.
 """
 
@@ -20,7 +21,9 @@ _SIZES = {
     "browsers": flags.DEFINE_integer("browsers", None, "Episodes at once."),
     "eta": flags.DEFINE_integer("eta", None, "Staleness bound, in iterations."),
     "learner": flags.DEFINE_integer("learner", None, "Devices of the learner."),
-    "sampler": flags.DEFINE_integer("sampler", None, "Devices of the sampler."),
+    "sampler": flags.DEFINE_integer(
+        "sampler", None, "Devices of all the sampler's replicas."
+    ),
     "judge": flags.DEFINE_integer("judge", None, "Devices of a judge of our own."),
 }
 _EFFICIENCY = flags.DEFINE_float(

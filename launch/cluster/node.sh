@@ -6,7 +6,8 @@
 #
 # Without HOST:PORT it is the cluster's head, on PORT (6379), else it joins. A node that
 # offers a resource called learner, serving or browser is where such actors go; without
-# any such node they go where devices are. `accelerator` offers its devices alone,
+# any such node they go where devices are. A `serving` node takes one replica
+# (config.cluster.serving_replicas). `accelerator` offers its devices alone,
 # `plain` nothing: a head for the driver. A browser node has room for WORKERS workers, a
 # Chromium each, by default one for every four cores.
 #

@@ -10,7 +10,7 @@
 # host, the cluster's token in ~/.ray/auth_token (see node.sh), the --workdir on a disk
 # that all share. Then, on each other machine,
 #
-#   launch/cluster/node.sh serving HOST:6379    a TPU VM
+#   launch/cluster/node.sh serving HOST:6379    a TPU VM, one for each serving replica
 #   launch/cluster/node.sh browser HOST:6379    a CPU machine
 #
 # with HOST the slice's first one. Training begins when NODES nodes are there, by default

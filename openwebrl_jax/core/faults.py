@@ -218,6 +218,11 @@ def of_cluster(config: Any) -> Iterator[str]:
             f"{cluster.learner_processes}; wanted 1: the sampler reads the weights of "
             "its own process alone"
         )
+    if cluster.colocated and cluster.serving_replicas > 1:
+        yield (
+            "config.cluster.colocated=True with serving_replicas="
+            f"{cluster.serving_replicas}; wanted 1, in the learner's process"
+        )
     is_apart = cluster.platform != "cpu" and not cluster.colocated
     if cluster.serving_devices < 1 and is_apart:
         yield (

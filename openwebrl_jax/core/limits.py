@@ -90,6 +90,7 @@ INTERVALS = {
     "cluster.learner_processes": "[1, 100000]",
     "cluster.learner_devices": "[0, inf)",
     "cluster.serving_devices": "[0, inf)",
+    "cluster.serving_replicas": "[1, 1000]",
     "cluster.peak_tflops": "[0, inf)",
     "cluster.usd_per_hour": "[0, inf)",
     "checkpoint.every": "[1, inf)",

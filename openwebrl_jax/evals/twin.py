@@ -6,10 +6,12 @@ admission are those of `rollout.ledger` itself, which does not ask what the time
 
 What is assumed:
 - browser nodes grow with the browsers: an episode's own time stays what it was;
-- one sampler: a step with r rows inside takes step_s + row_s r, all rows move on
-  together, `slots` rows fit, new weights wait until no reply is in the middle;
-- n devices in place of m divide the times of sampler, learner or judge by
-  1 + efficiency (n / m - 1): linear where efficiency is 1;
+- one sampler, of several replicas: a step with r rows in each takes step_s + row_s r,
+  all rows move on together and lie evenly, `slots` fit in each replica, new weights
+  wait until no reply is in the middle of any;
+- n devices in place of m are 1 + efficiency (n / m - 1) times as many replicas of the
+  sampler, each as large as the run's (a reply alone takes as long as ever), and divide
+  the times of learner or judge by that: linear where efficiency is 1;
 - the judge is a delay of an episode, whatever the load; the policy does not change:
   length of episodes, share of voids and of kept groups are the run's.
 """
@@ -37,7 +39,7 @@ class Sizes:
     browsers: int  # episodes at once
     eta: int
     learner: int = 1  # devices, as are the next two
-    sampler: int = 1
+    sampler: int = 1  # of all its replicas
     judge: int = 0  # 0 = no judge of our own
 
     def __post_init__(self):
@@ -75,7 +77,7 @@ class Fit:
     sizes: Sizes
     group: int  # G
     groups: int  # B
-    slots: int  # rows inside the sampler
+    slots: int  # rows inside a replica of the sampler
     retries: int
     kept: float  # share of the groups that are trained
     episodes: Sequence[Episode]
@@ -86,6 +88,7 @@ class Fit:
     request_s: float = 0.0  # of a turn, on the way to the sampler and back
     extra_s: float = 0.0  # of an episode: what is neither environment nor a wait
     report_s: float = 0.0  # between an episode and the next lease
+    replicas: int = 1  # of the sampler
 
     def __post_init__(self):
         if not self.episodes or not self.updates or not 0.0 < self.kept <= 1.0:
@@ -191,6 +194,7 @@ class _Loop:
             + efficiency * (getattr(sizes, name) / max(getattr(had, name), 1) - 1.0)
             for name in ("sampler", "learner")
         }
+        self._replicas = fit.replicas * self._speed["sampler"]
         judges = sizes.judge / had.judge if had.judge else 1.0
         self._speed["judge"] = 1.0 + efficiency * (judges - 1.0)
         lengths = [n for episode in fit.episodes for n in episode.tokens]
@@ -262,13 +266,15 @@ class _Loop:
                 yield self._work
                 if not self._is_swapping:
                     yield _GATHER_S
-            while self._queue and len(inside) < fit.slots and not self._is_swapping:
+            slots = fit.slots * self._replicas
+            while self._queue and len(inside) < slots and not self._is_swapping:
                 inside.append(self._queue.popleft())
             if not inside:
                 continue
-            step_s = (fit.step_s + fit.row_s * len(inside)) / self._speed["sampler"]
+            rows = len(inside) / self._replicas  # of each, or some have none
+            step_s = fit.step_s + fit.row_s * max(1.0, rows)
             yield step_s
-            self._totals["sampler_s"] += step_s
+            self._totals["sampler_s"] += step_s * min(1.0, rows)
             for request in inside:
                 request.left -= 1
                 if not request.left:

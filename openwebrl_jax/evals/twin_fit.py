@@ -73,6 +73,7 @@ def read(workdir: str | Path) -> Fitted:
     episodes, waits = _episodes(workdir, steady)
     sizes, speech = _sizes(config, records[-1]), _speech(records, episodes, waits)
     leases = _sum(records, "rollout/episodes")
+    replicas = config.get("cluster.serving_replicas", 1)  # an older run had one
     of_waits_s = float(sum(column.mean() for column in waits[:4]))
     return Fitted(
         fit=twin.Fit(
@@ -83,13 +84,14 @@ def read(workdir: str | Path) -> Fitted:
             retries=config["rollout.retries"],
             kept=_kept(records),
             episodes=episodes,
-            updates=_updates(records, speech),
+            updates=_updates(records, speech, replicas),
             step_s=speech.step_s,
             row_s=speech.row_s,
             steps=speech.steps,
             request_s=speech.request_s,
             extra_s=max(0.0, _held_s(records) / leases - of_waits_s),
             report_s=_report_s(records),
+            replicas=replicas,
         ),
         measured=_figures(records, sizes.browsers),
         updates=len(records),
@@ -119,11 +121,12 @@ def _sizes(config: Mapping[str, Any], record: Mapping[str, Any]) -> twin.Sizes:
         )
     told = config["cluster.learner_devices"] * config["cluster.learner_processes"]
     serving = config["cluster.serving_devices"]
+    replicas = config.get("cluster.serving_replicas", 1)
     return twin.Sizes(
         browsers=config["rollout.workers"] * config["rollout.contexts"],
         eta=config["algo.eta"],
         learner=record.get("learner/devices", told or 1),
-        sampler=serving,
+        sampler=serving * replicas,
         judge=serving if config["reward.judge.workdir"] else 0,
     )
 
@@ -272,7 +275,7 @@ def _speech(
     )
 
 
-def _updates(records: Records, speech: _Speech) -> list[twin.Update]:
+def _updates(records: Records, speech: _Speech, replicas: int) -> list[twin.Update]:
     """Publishing without the wait for replies in the middle: the twin waits itself.
 
     Of r such replies, each anywhere in its steps, the last has r / (r + 1) of them
@@ -284,7 +287,8 @@ def _updates(records: Records, speech: _Speech) -> list[twin.Update]:
         steps = record.get("sampler/steps", 0)
         rows = record["sampler/row_steps"] / steps if steps else 1.0
         step_s = speech.step_s + speech.row_s * rows
-        drain_s = busy * speech.steps * step_s * rows / (rows + 1)
+        replies = rows * replicas
+        drain_s = busy * speech.steps * step_s * replies / (replies + 1)
         publish_s = record.get("learner/publish_s", record["bubble_s"])
         found.append(
             twin.Update(

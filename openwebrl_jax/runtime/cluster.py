@@ -36,6 +36,9 @@ _QUIET = {
     "RAY_worker_niceness": "0",  # browsers and learner are no background work
 }
 
+# The resources of each node of a cluster elsewhere, as it was when it was joined.
+_joined: list[devices.Node] = []
+
 
 _CALLS = 1000  # at once, to the ledger, beside those of waiting contexts
 
@@ -67,10 +70,19 @@ def check_room(config: Any, width: int) -> None:
         devices.check_width(config, count, width)
 
 
+def check_replicas(config: Any) -> None:
+    """Refuses replicas of serving that would wait for room for ever."""
+    devices.check_replicas(config, _nodes(config))
+
+
 def _nodes(config: Any) -> list[devices.Node]:
-    """The resources of each node of the cluster, or of this machine."""
+    """The resources of each node of the cluster, or of this machine.
+
+    A node that was lost since the cluster was joined is counted: what needs it waits
+    until it is back, and goes nowhere else.
+    """
     if config.cluster.address:
-        return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return _joined
     kind, count = accelerators()
     return [{kind.upper(): count} if count else {}]
 
@@ -81,6 +93,7 @@ def start(config: Any) -> None:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR}
     if config.cluster.address:
         ray.init(address=config.cluster.address, **quiet)
+        _joined[:] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         return
     for is_last in (False, False, True):  # a busy machine can be late for Ray's 30 s
         try:

@@ -4,7 +4,6 @@ It starts them, hands out jobs, and replaces a worker that died.
 """
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,36 +11,12 @@ import ray
 import ray.exceptions
 
 from openwebrl_jax.core import types
-from openwebrl_jax.rollout import ledger
-from openwebrl_jax.runtime import cluster, own_judge
-from openwebrl_jax.runtime.serving import Serving
+from openwebrl_jax.runtime import cluster, own_judge, replicas
+from openwebrl_jax.runtime.deaths import Deaths
 from openwebrl_jax.runtime.worker import Job, Result, Worker
 
-_DEATHS = 10  # and one a worker, without progress between them, are no accident
 _CLOSE_S = 30.0
 _STATS_S = 5.0
-
-
-class Deaths:
-    """Counts actors that died since there was progress, and tells of each."""
-
-    def __init__(self, workers: int = 0):
-        self._limit = _DEATHS + workers
-        self._count = 0
-
-    def mourn(self, what: str) -> None:
-        """One more; too many are a StallError."""
-        self._count += 1
-        if self._count > self._limit:
-            raise ledger.StallError(
-                f"{self._limit} actors died and nothing came of the others: {what}; "
-                "see Ray's logs, mend the cause, and give the same command again"
-            )
-        print(what, file=sys.stderr, flush=True)
-
-    def forget(self) -> None:
-        """There was progress."""
-        self._count = 0
 
 
 class Crew:
@@ -92,7 +67,7 @@ class Crew:
         actor that serves beside its other work; None = serving gets its own.
         """
         self.dismiss()
-        self.serving = host or cluster.actor(Serving, self._config, "serving")
+        self.serving = host or replicas.make(self._config)
         start = self.serving.serve.remote(config, folder)
         self.gather()
         self.rule = ray.get(start)
@@ -101,7 +76,7 @@ class Crew:
         )
 
     def dismiss(self) -> None:
-        """Ends the serving actor, if there is one."""
+        """Ends the serving actor, if there is one, and its replicas with it."""
         if self.serving is not None:
             cluster.kill(self.serving)
             self.serving = self.rule = None
@@ -163,6 +138,12 @@ class Crew:
         for ref in [worker.stats.remote() for worker in self.workers.values()]:
             with contextlib.suppress(ray.exceptions.RayError):
                 yield ray.get(ref, timeout=_STATS_S)
+
+    def serving_stats(self) -> dict[str, float]:
+        """What serving says of itself; nothing if it dies or hangs."""
+        with contextlib.suppress(ray.exceptions.RayError):
+            return ray.get(self.serving.stats.remote(), timeout=_STATS_S)
+        return {}
 
     def close(self) -> None:
         """Ends all actors; each worker its own browser first."""

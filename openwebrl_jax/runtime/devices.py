@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 KINDS = ("GPU", "TPU")
+ROLES = ("learner", "serving", "browser")
 _CHIPS = (1, 2, 4, 8)  # of a TPU host that one process may have
 
 Node = Mapping[str, float]  # Ray's resources of one node: {"CPU": 64, "GPU": 8, ...}
@@ -75,6 +76,16 @@ def check(config: Any, nodes: Sequence[Node]) -> int:
     return count * config.cluster.learner_processes
 
 
+def check_replicas(config: Any, nodes: Sequence[Node]) -> None:
+    """Refuses replicas of serving that find no room, though nothing is trained."""
+    if _faults(config, nodes, 0, ("serving",)):
+        raise ValueError(
+            f"config.cluster.serving_replicas={config.cluster.serving_replicas} with "
+            f"serving_devices={config.cluster.serving_devices} each find no room on "
+            f"nodes with: {_there(nodes)}; lower them or add a node"
+        )
+
+
 def check_width(config: Any, count: int, width: int) -> None:
     """Refuses a mesh over whose fsdp the parameters could not be split."""
     mesh = config.mesh
@@ -87,11 +98,14 @@ def check_width(config: Any, count: int, width: int) -> None:
         )
 
 
-def _faults(config: Any, nodes: Sequence[Node], learner: int) -> list[str]:
+def _faults(
+    config: Any, nodes: Sequence[Node], learner: int, roles: Sequence[str] = ROLES
+) -> list[str]:
     """One line, or none, on learner processes with so many devices each."""
     what = kind(nodes)
     left = [dict(node) for node in nodes]
-    wanted = sorted(_demands(config, nodes, learner), key=_size, reverse=True)
+    demands = [d for d in _demands(config, nodes, learner) if d.role in roles]
+    wanted = sorted(demands, key=_size, reverse=True)
     for demand in wanted:
         if what == "TPU" and demand.needs.get(what, 1) not in _CHIPS:
             return [
@@ -112,7 +126,7 @@ def _demands(config: Any, nodes: Sequence[Node], learner: int) -> Iterator[Deman
     """Of all actors of a stage that ask for more than any node has."""
     is_rl, cluster = config.stage == "grpo", config.cluster
     what = kind(nodes) if cluster.platform != "cpu" else ""
-    servings = int(is_rl and not cluster.colocated)
+    servings = cluster.serving_replicas if is_rl and not cluster.colocated else 0
     servings += int(is_rl and bool(config.reward.judge.workdir))
     counts = {
         "learner": (cluster.learner_processes, learner),
@@ -134,25 +148,30 @@ def _holds(node: Node, needs: Mapping[str, float]) -> bool:
     return all(node.get(name, 0) >= count for name, count in needs.items())
 
 
-def _no_room(config: Any, nodes: Sequence[Node], learner: int, demand: Demand) -> str:
-    cluster, what = config.cluster, kind(nodes)
-    names = (what, "learner", "serving", "browser")
-    there = "; ".join(
+def _there(nodes: Sequence[Node]) -> str:
+    names = (kind(nodes), *ROLES)
+    return "; ".join(
         ", ".join(f"{node[name]:g} {name}" for name in names if node.get(name))
         or "none of these"
         for node in nodes
     )
+
+
+def _no_room(config: Any, nodes: Sequence[Node], learner: int, demand: Demand) -> str:
+    cluster, what = config.cluster, kind(nodes)
+    there = _there(nodes)
     if demand.role == "browser":
         return (
             f"config.rollout.workers={config.rollout.workers} find no room on the "
             f"nodes that offer `browser` ({there}); lower it or add browser nodes"
         )
-    serving = cluster.serving_devices
-    beside = "in the learner's process" if cluster.colocated else f"on {serving}"
+    serving, count = cluster.serving_devices, cluster.serving_replicas
+    beside = f"on {serving}" if count == 1 else f"{count} times on {serving} each"
+    beside = "in the learner's process" if cluster.colocated else beside
     return (
         f"{demand.role} finds no room: wanted are {cluster.learner_processes} learner "
         f"process(es) with {learner} {what}(s) each and serving {beside}, there are "
-        f"nodes with: {there}. Lower config.cluster.learner_devices or "
-        "serving_devices, add a node, or set config.cluster.colocated=True so that "
-        "one process has them all"
+        f"nodes with: {there}. Lower config.cluster.learner_devices, "
+        "serving_devices or serving_replicas, add a node, or set "
+        "config.cluster.colocated=True so that one process has them all"
     )

@@ -28,7 +28,6 @@ class News:
 
     def __init__(self, config: Any, queue: Any, crew: Any):
         self._queue, self._crew = cluster.Near(queue), crew
-        self._serving = cluster.Near(crew.serving)
         asked = config.reward.judge
         self._usd_per_hour = config.cluster.usd_per_hour
         self._has_judge = bool(asked.base_url or asked.workdir)
@@ -36,7 +35,8 @@ class News:
         self._trained: deque[int] = deque(maxlen=_LENGTHS)
         self._before = Counter()
         self._difference(self._queue.before())
-        self._compiled = self._serving.stats()["compilations"]
+        # None = serving did not say.
+        self._compiled: float | None = crew.serving_stats().get("compilations")
         self._clock = metrics.Stopwatch()
         self.slots: list[types.Slot] = []  # that came before the last call
 
@@ -83,12 +83,15 @@ class News:
         return {"length_bias_ks": metrics.ks(self._played, self._trained)}
 
     def _of_serving(self, seconds: float) -> dict[str, Any]:
-        stats = self._serving.stats()
+        stats = self._crew.serving_stats()
+        if not stats:
+            return {}
         before, self._compiled = self._compiled, stats["compilations"]
+        whole_s = seconds * stats["replicas"]
         return {
-            "sampler/idle_frac": max(0.0, 1 - metrics.share(stats["busy_s"], seconds)),
+            "sampler/idle_frac": max(0.0, 1 - metrics.share(stats["busy_s"], whole_s)),
             "sampler/tokens_per_s": metrics.share(stats["reply_tokens"], seconds),
-            "recompiles": self._compiled - before,
+            "recompiles": 0.0 if before is None else stats["compilations"] - before,
             **{f"sampler/{name}": stats[name] for name in _STEPS},
         }
 

@@ -48,5 +48,8 @@ class Serving:
         await asyncio.Event().wait()
 
     async def stats(self) -> dict[str, float]:
-        """Counters since the last call: replies, tokens, busy seconds, compilations."""
-        return self._sampler.stats()
+        """Counters since the last call: replies, tokens, busy seconds, compilations.
+
+        And how many replicas these are of.
+        """
+        return {**self._sampler.stats(), "replicas": 1.0}

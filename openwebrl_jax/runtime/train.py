@@ -18,7 +18,7 @@ from openwebrl_jax.batch import feed
 from openwebrl_jax.core import checks, metrics
 from openwebrl_jax.learn import folder
 from openwebrl_jax.rollout import build, store
-from openwebrl_jax.runtime import cluster, demonstrate
+from openwebrl_jax.runtime import cluster, demonstrate, replicas
 from openwebrl_jax.runtime import crew as crews
 from openwebrl_jax.runtime import news as news_of
 from openwebrl_jax.runtime import watch as watches
@@ -159,7 +159,7 @@ def _grpo(
         crew.serve(origin, config)
     done, snapshot = ray.get(start)[0]
     ray.get(queue.start.remote(config, workdir, snapshot, done))
-    ports = cluster.Near(queue), cluster.Near(crew.serving)
+    ports = cluster.Near(queue), replicas.port(config, crew.serving)
     learner.call("connect", *ports)
     news = news_of.News(config, queue, crew)
     kept = str(Path(workdir) / store.FOLDER)

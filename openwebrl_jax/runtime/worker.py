@@ -72,6 +72,7 @@ class Worker:
         self._name, self._seed = name, config.seed
         self._contexts = config.rollout.contexts
         self._timeout_s = config.sample.timeout_s
+        self._is_routed = config.cluster.serving_replicas > 1
         asked = config.reward.judge
         self._rest_s = asked.rest_s
         self._judge: Any = None  # None = nobody but the checks
@@ -88,7 +89,8 @@ class Worker:
 
     async def connect(self, serving: Any, rule: types.SamplingRule) -> None:
         """From now on the policy speaks through this serving actor."""
-        self._runner.connect(RemoteSampler(serving, self._timeout_s), rule)
+        kind = RoutedSampler if self._is_routed else RemoteSampler
+        self._runner.connect(kind(serving, self._timeout_s), rule)
 
     async def serve(self, queue: Any, folder: str) -> None:
         """Plays the ledger's leases into a store's folder, until there is no more."""
@@ -219,7 +221,8 @@ class RemoteSampler:
     async def sample(self, request: types.SampleRequest) -> types.Reply:
         """Raises Failure(SAMPLER_UNAVAILABLE) when the actor is gone."""
         try:
-            return await self._serving.sample.remote(request)
+            speaker = await self._speaker(request)
+            return await speaker.sample.remote(request)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except ray.exceptions.RayError as error:
@@ -228,3 +231,29 @@ class RemoteSampler:
     async def release(self, episode_id: str) -> None:
         """Best effort: a lost actor has nothing to release."""
         self._serving.release.remote(episode_id)
+
+    async def _speaker(self, request: types.SampleRequest) -> Any:
+        return self._serving
+
+
+class RoutedSampler(RemoteSampler):
+    """Of serving replicas an episode keeps the one that its group has when it begins.
+
+    Where what is remembered of its turns lies, there it goes on; it dies with that.
+    """
+
+    def __init__(self, serving: Any, timeout_s: float):
+        """`serving` = the actor `runtime.replicas.Replicas`."""
+        super().__init__(serving, timeout_s)
+        self._kept: dict[str, Any] = {}  # episode -> replica
+
+    async def release(self, episode_id: str) -> None:
+        """Best effort, as above."""
+        if replica := self._kept.pop(episode_id, None):
+            replica.release.remote(episode_id)
+
+    async def _speaker(self, request: types.SampleRequest) -> Any:
+        name = request.episode_id
+        if name not in self._kept:
+            self._kept[name] = await self._serving.route.remote(request.key[:2])
+        return self._kept[name]

@@ -62,13 +62,30 @@ def test_with_eta_the_slower_side_sets_the_pace():
     assert poor.updates_per_min == pytest.approx(60 / (2 * 7.458), rel=0.1)
 
 
-def test_devices_divide_the_times_of_whom_they_belong_to():
-    sizes = dataclasses.replace(ONE, learner=5, sampler=3)
+def test_devices_divide_the_times_of_the_learner():
+    sizes = dataclasses.replace(ONE, learner=5)
     cycle_s = 60 / twin.simulate(FIT, sizes, seed=0).updates_per_min
-    assert cycle_s == pytest.approx(2 * (7.458 - 4 * 0.5) + 1.0 + 1.0)
+    assert cycle_s == pytest.approx(2 * 7.458 + 1.0 + 1.0)
     told = twin.simulate(FIT, sizes, seed=0, efficiency=0.5)
-    episode_s = 7.458 - 4 * (0.75 - 0.75 / 2)
-    assert 60 / told.updates_per_min == pytest.approx(2 * episode_s + 5 / 3 + 1.0)
+    assert 60 / told.updates_per_min == pytest.approx(2 * 7.458 + 5 / 3 + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("had", "sampler", "efficiency", "rows"),
+    [(1, 2, 1.0, 2), (1, 4, 1.0, 1), (1, 9, 1.0, 1), (2, 2, 1.0, 2), (1, 3, 0.5, 2)],
+)
+def test_devices_of_the_sampler_are_replicas(had, sampler, efficiency, rows):
+    """Four rows at once are so many in each, and never less than one."""
+    sizes = dataclasses.replace(ONE, sampler=had)
+    fit = dataclasses.replace(FIT, groups=2, replicas=had, sizes=sizes)
+    sizes = dataclasses.replace(sizes, browsers=4, sampler=sampler)
+    told = twin.simulate(fit, sizes, seed=0, efficiency=efficiency)
+    spoken_s = 4 * (0.5 + 0.25 * rows)
+    cycle_s = 3.0 + 2 * 0.104 + spoken_s + 1.2 + 0.05 + 6.0
+    assert 60 / told.updates_per_min == pytest.approx(cycle_s)
+    replicas = had * (1 + efficiency * (sampler / had - 1))
+    busy = min(1.0, 4 / replicas) * spoken_s / cycle_s
+    assert told.sampler_idle == pytest.approx(1 - busy)
 
 
 def test_more_requests_than_slots_wait_in_turn():
@@ -77,6 +94,9 @@ def test_more_requests_than_slots_wait_in_turn():
     # Eight replies of a second in a row, then all but the last episode have ended.
     assert told.episode_s > 7.408
     assert 60 / told.updates_per_min >= 8 * 1.0 + 1.0 + 6.0
+    sizes = dataclasses.replace(ONE, browsers=4, sampler=4)  # each has a slot
+    told = twin.simulate(fit, sizes, seed=0)
+    assert told.episode_s == pytest.approx(7.408 - 4 * 0.25)
 
 
 MIXED = dataclasses.replace(

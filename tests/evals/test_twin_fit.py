@@ -108,6 +108,23 @@ def test_a_run_is_fitted_by_hand(workdir):
         assert (update.busy_s, update.keep_s) == (5.0, 0.25)
 
 
+def test_a_run_with_replicas_is_fitted_by_one_of_them(workdir):
+    """Sums over all: their steps are as long, and as many replies leave them."""
+    kept = json.loads((workdir / "config.json").read_text())
+    alone = twin_fit.read(workdir).fit
+    kept["config"] |= {"cluster.serving_replicas": 3, "cluster.serving_devices": 2}
+    (workdir / "config.json").write_text(json.dumps(kept))
+    fit = twin_fit.read(workdir).fit
+    assert (fit.sizes.sampler, fit.replicas) == (6, 3)
+    drain_s = 0.6 * 4 * (STEP_S + 2 * ROW_S) * 6 / 7
+    assert fit.updates[0].publish_s == pytest.approx(0.75 - drain_s)
+    updates, sizes = alone.updates, alone.sizes
+    assert dataclasses.replace(fit, replicas=1, updates=updates, sizes=sizes) == alone
+    del kept["config"]["cluster.serving_replicas"]  # as an older run wrote it
+    (workdir / "config.json").write_text(json.dumps(kept))
+    assert twin_fit.read(workdir).fit.replicas == 1
+
+
 def test_an_older_run_tells_no_price_of_a_row(workdir):
     old = ("sampler/steps", "learner/publish_s", "browser/report_s", "learner/devices")
     records = [

@@ -2,12 +2,15 @@
 
 import dataclasses
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
+import ray.exceptions
 
+from configs import grpo_short
 from openwebrl_jax.core import metrics
 from openwebrl_jax.core.causes import Cause
-from openwebrl_jax.runtime import news
+from openwebrl_jax.runtime import crew, news
 from tests.rollout import ledger_moves as moves
 
 
@@ -70,3 +73,50 @@ def test_a_success_costs_its_share_of_machines_and_judge():
     assert news._of_cost(won + lost, 1800.0, 4.0) == {"usd_per_success": 1.25}
     assert news._of_cost(won + lost, 1800.0, 0.0) == {}  # no price, no number
     assert news._of_cost(lost, 1800.0, 4.0) == {}  # no success
+
+
+class Crew:
+    """Serving that answers, or hangs, as it was told to."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def serving_stats(self):
+        return self.answers.pop(0)
+
+
+def told_by(*answers):
+    """What each reading but the first says of serving."""
+    queue = SimpleNamespace(news=SimpleNamespace(remote=lambda: "counts"))
+    config = grpo_short.get_config("tiny")
+    with pytest.MonkeyPatch.context() as patch:
+        groups = dict.fromkeys(("trained", "waiting", "taken", "filtered"), 0)
+        counts = {"groups": groups, "void": {}, "use": {}}
+        patch.setattr(news.cluster.ray, "get", lambda _: SimpleNamespace(counts=counts))
+        one = news.News(config, queue, Crew(*answers))
+    return [one._of_serving(10.0) for _ in answers[1:]]
+
+
+def stats(busy_s, compilations):
+    told = dict.fromkeys((*news._STEPS, "reply_tokens"), 1.0)
+    return told | {"busy_s": busy_s, "compilations": compilations, "replicas": 1.0}
+
+
+def test_serving_that_hangs_says_nothing_and_goes_on_where_it_was():
+    first, hung, later = told_by(stats(0.0, 7.0), stats(4.0, 7.0), {}, stats(5.0, 9.0))
+    assert first["sampler/idle_frac"] == pytest.approx(0.6)
+    assert (first["recompiles"], hung, later["recompiles"]) == (0.0, {}, 2.0)
+    (late,) = told_by({}, stats(5.0, 9.0))
+    assert late["recompiles"] == 0.0
+
+
+def test_serving_is_not_waited_for_without_end(monkeypatch):
+    def get(_, timeout=None):
+        assert timeout is not None, "it would wait for ever"
+        raise ray.exceptions.GetTimeoutError
+
+    monkeypatch.setattr(crew.ray, "get", get)
+    one = object.__new__(crew.Crew)
+    stats = SimpleNamespace(remote=lambda: None)
+    one.serving = SimpleNamespace(stats=stats)
+    assert one.serving_stats() == {}
