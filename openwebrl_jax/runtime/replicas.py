@@ -176,9 +176,9 @@ class Replicas:
     async def _until(self, is_so: Callable[[], bool]) -> None:
         """Waits; raises what has ended a life."""
         while not is_so():
-            for life in self._lives:
-                if life.done():
-                    life.result()
+            ended = [life.exception() for life in self._lives if life.done()]
+            for error in filter(None, ended):
+                raise error
             await self._changed.wait()
 
     def _tell(self) -> None:
