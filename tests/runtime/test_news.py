@@ -87,12 +87,14 @@ class Crew:
 
 def told_by(*answers):
     """What each reading but the first says of serving."""
-    queue = SimpleNamespace(news=SimpleNamespace(remote=lambda: "counts"))
+    queue = SimpleNamespace(before=SimpleNamespace(remote=lambda: "counts"))
     config = grpo_short.get_config("tiny")
     with pytest.MonkeyPatch.context() as patch:
         groups = dict.fromkeys(("trained", "waiting", "taken", "filtered"), 0)
-        counts = {"groups": groups, "void": {}, "use": {}}
-        patch.setattr(news.cluster.ray, "get", lambda _: SimpleNamespace(counts=counts))
+        groups["opened"] = 0
+        other = dict.fromkeys(("passed_over", "blocked"), 0)
+        counts = {"groups": groups, "other": other, "void": {}, "use": {}}
+        patch.setattr(news.cluster.ray, "get", lambda _: counts)
         one = news.News(config, queue, Crew(*answers))
     return [one._of_serving(10.0) for _ in answers[1:]]
 
