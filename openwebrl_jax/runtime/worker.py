@@ -219,10 +219,14 @@ class RemoteSampler:
         self._timeout_s = timeout_s
 
     async def sample(self, request: types.SampleRequest) -> types.Reply:
-        """Raises Failure(SAMPLER_UNAVAILABLE) when the actor is gone."""
+        """Raises Failure(SAMPLER_UNAVAILABLE) when the actor is gone, or hangs."""
         try:
-            speaker = await self._speaker(request)
-            return await speaker.sample.remote(request)
+            async with asyncio.timeout(self._timeout_s):
+                speaker = await self._speaker(request)
+                return await speaker.sample.remote(request)
+        except TimeoutError as error:
+            detail = f"no reply within {self._timeout_s} s"
+            raise Failure(Cause.SAMPLER_UNAVAILABLE, detail) from error
         except ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except ray.exceptions.RayError as error:

@@ -1,15 +1,18 @@
+import asyncio
 import dataclasses
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
 from configs import judge_sft
 from openwebrl_jax.core import checks
-from openwebrl_jax.core.causes import Cause
+from openwebrl_jax.core.causes import Cause, Failure
 from openwebrl_jax.core.types import Reward
-from openwebrl_jax.policy import remote
+from openwebrl_jax.policy import remote, served
+from openwebrl_jax.rewards import evidence
 from openwebrl_jax.rollout import score, store
 from openwebrl_jax.runtime import demonstrate, evaluate, judge, own_judge, worker
 from tests.policy import endpoints
@@ -219,3 +222,13 @@ def test_results_under_two_judges_are_not_compared():
     other = before | {"judge": {"protocol": "webvoyager"}}
     with pytest.raises(ValueError, match="the same judge"):
         evaluate.gain(before, other)
+
+
+async def test_a_judge_of_our_own_that_hangs_is_away():
+    never = SimpleNamespace(remote=lambda request: asyncio.Future())
+    gone = SimpleNamespace(remote=lambda name: None)
+    actor = SimpleNamespace(sample=never, release=gone)
+    complete = served.Served(worker.RemoteSampler(actor, 0.01))
+    with pytest.raises(Failure) as failure:
+        await complete(evidence.ask("judge", "done?"), seed=42)
+    assert failure.value.cause is Cause.JUDGE_UNAVAILABLE
