@@ -1,7 +1,10 @@
 """Actors whose machine does not have the workdir are seen before a run begins."""
 
+import os
 import subprocess
 import sys
+
+from tests import conftest
 
 # An actor may look at other files than its driver: its working directory is another.
 # The second kind has an event loop, as serving and the ledger have.
@@ -43,6 +46,7 @@ def test_a_workdir_that_is_not_shared_is_refused(tmp_path):
     for folder in folders:
         folder.mkdir()
     run = [sys.executable, "-c", DRIVER, *map(str, folders)]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    env = os.environ | {"PYTHONPATH": str(conftest.ROOT)}
+    done = subprocess.run(run, capture_output=True, text=True, timeout=300, env=env)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("wanted a folder that all machines share") == 2
