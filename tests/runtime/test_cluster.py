@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests import conftest
 
 # An actor may look at other files than its driver: its working directory is another.
@@ -11,6 +13,7 @@ from tests import conftest
 DRIVER = """
 import os, pathlib, sys
 import ray
+from configs import grpo_short
 from openwebrl_jax.runtime import cluster
 
 here, there = (pathlib.Path(name) for name in sys.argv[1:])
@@ -24,7 +27,7 @@ class Waiting(Actor):
     async def watch(self):
         pass
 
-ray.init("local", num_cpus=1, include_dashboard=False, logging_level="ERROR")
+cluster.start(grpo_short.get_config("tiny"))
 ray.nodes = lambda: [{"Alive": True}] * 2
 kinds = [ray.remote(kind).options(num_cpus=0) for kind in (Actor, Waiting)]
 same = [kind.remote(str(here)) for kind in kinds]
@@ -37,10 +40,11 @@ for actor in other:
         print(error)
 assert not any((here / "run").iterdir())
 cluster.check_shared(str(here / "run"), other)
-ray.shutdown()
+cluster.stop()
 """
 
 
+@pytest.mark.long
 def test_a_workdir_that_is_not_shared_is_refused(tmp_path):
     folders = [tmp_path / "here", tmp_path / "there"]
     for folder in folders:

@@ -126,6 +126,7 @@ finally:
 """
 
 
+@pytest.mark.long
 def test_serving_holds_the_bits_that_the_learner_published(tiny_folder, tmp_path):
     """Through the object store, into layers of their own: not one bit is another."""
     run = [sys.executable, "-c", PUBLISHER, str(tiny_folder), str(tmp_path / "run")]
