@@ -39,7 +39,6 @@ _QUIET = {
 # The resources of each node of a cluster elsewhere, as it was when it was joined.
 _joined: list[devices.Node] = []
 
-
 _CALLS = 1000  # at once, to the ledger, beside those of waiting contexts
 
 

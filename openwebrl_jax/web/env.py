@@ -169,8 +169,8 @@ class BrowserEnv:
     async def _enter(self, chromium: browser.Browser, task: Task) -> None:
         """Has a context of this Chromium, fresh unless both episodes can share it."""
         is_usable = self._tabs is not None and self._tabs.chromium is chromium
-        is_shared = self._is_shared and task.is_resettable and not self._is_cut
-        is_shared = is_shared and not is_wanted(task)
+        is_spoilt = self._is_cut or is_wanted(task)
+        is_shared = self._is_shared and task.is_resettable and not is_spoilt
         if not (is_usable and is_shared and set(task.sites) == self._sites):
             await self._leave()
             self._tape = Tape(self._config, task.start_url)

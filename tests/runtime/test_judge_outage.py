@@ -163,6 +163,17 @@ async def test_no_reward_is_written_while_the_judge_is_dead(begin):
     assert {(event["ordinal"], event["slot"]) for event in parked} <= at
 
 
+async def until_given_up(begin, said):
+    """A run whose judge answers by `said`, until a slot of it is void."""
+    endpoint = endpoints.Endpoint()
+    endpoint.script = [said]
+    run = await begin(endpoint)
+    try:
+        await until(run.has_given_up)
+    finally:
+        endpoint.close()
+
+
 @pytest.mark.parametrize("is_alone", [True, False])
 async def test_what_alone_cannot_be_judged_is_void_after_its_tries(
     begin, config, is_alone
@@ -180,13 +191,7 @@ async def test_what_alone_cannot_be_judged_is_void_after_its_tries(
             return endpoints.Say({}, 500)
         return endpoints.verdict(next(words))
 
-    endpoint = endpoints.Endpoint()
-    endpoint.script = [said]
-    run = await begin(endpoint)
-    try:
-        await until(run.has_given_up)
-    finally:
-        endpoint.close()
+    await until_given_up(begin, said)
     assert len(asked) == 3  # at its end, from disk, and the try that it has
 
 
@@ -202,13 +207,7 @@ async def test_what_brings_the_judge_down_is_void_after_its_tries(begin, config)
             hurt[:] = [endpoints.Say({}, 500)] * 3
         return hurt.pop() if hurt else endpoints.verdict("success")
 
-    endpoint = endpoints.Endpoint()
-    endpoint.script = [said]
-    run = await begin(endpoint)
-    try:
-        await until(run.has_given_up)
-    finally:
-        endpoint.close()
+    await until_given_up(begin, said)
     assert len(asked) <= 2 + workers._OUTAGES
 
 
