@@ -139,8 +139,7 @@ class Worker:
                 on_turn=lambda: queue.renew.remote(*at),
             )
         self._told["judge_s"] += trajectory.waits.judge_s
-        spent = self._judge.spent() if self._judge is not None else {}
-        reward = dataclasses.replace(reward, spent={**reward.spent, **spent})
+        reward = self._with_bill(reward)
         name = await asyncio.to_thread(store.save, folder, trajectory, reward)
         return types.Slot(
             index=lease.slot,
@@ -189,6 +188,11 @@ class Worker:
             return failure.cause is Cause.JUDGE_UNAVAILABLE
         return False
 
+    def _with_bill(self, reward: types.Reward) -> types.Reward:
+        """The reward with what the judge has cost since the last one."""
+        spent = self._judge.spent() if self._judge is not None else {}
+        return dataclasses.replace(reward, spent={**reward.spent, **spent})
+
     async def _play(self, job: Job, folder: str) -> Result:
         async with self._turnstile:
             trajectory, reward = await self._runner.run(
@@ -197,8 +201,7 @@ class Worker:
                 is_greedy=job.is_greedy,
                 error_rate=job.error_rate,
             )
-        spent = self._judge.spent() if self._judge is not None else {}
-        reward = dataclasses.replace(reward, spent={**reward.spent, **spent})
+        reward = self._with_bill(reward)
         name = await asyncio.to_thread(store.save, folder, trajectory, reward)
         return Result(
             task_id=job.task.id,
