@@ -44,11 +44,10 @@ def main() -> None:
             judge.demonstrate(found, str(base), config)
         print(json.dumps({"demonstrations": len(found)}))
         return
-    judge.run(config, str(base), stored=stored, model=_JUDGE.value)
+    told = judge.run(config, str(base), stored=stored, model=_JUDGE.value)
     lines = judge.read(base / judge.JUDGEMENTS)
     labelled = [line for line in lines if line["label"] is not None]
-    told = agreement.report([agreement.of_line(line) for line in labelled])
-    told |= judge.provenance(str(base), stored)
+    told = agreement.report([agreement.of_line(line) for line in labelled]) | told
     text = json.dumps(report.to_json(told), indent=1)
     (base / "report.json").write_text(text + "\n")
     print(json.dumps(report.to_json({k: told[k] for k in ("accuracy", "f1", "kappa")})))

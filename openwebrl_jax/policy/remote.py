@@ -92,6 +92,7 @@ class Remote:
         self._turnstile = asyncio.Semaphore(config.concurrency)
         self._breaker = Breaker(config.rest_s)
         self._has_answered = False
+        self._status: Any = None  # HTTP's, of the last call that failed
         self._spent = _nothing()
 
     async def __call__(self, messages: list[dict[str, Any]], *, seed: int) -> str:
@@ -153,8 +154,9 @@ class Remote:
                 wait_s = _wait_s(trouble, attempt)
                 if attempt == RETRIES or wait_s is None:
                     # Its text may hold the key or a page of HTML; the kind is enough.
-                    status = getattr(trouble, "status_code", "no answer")
-                    detail = f"{type(trouble).__name__} ({status})"
+                    status = getattr(trouble, "status_code", None)
+                    detail = f"{type(trouble).__name__} ({status or 'no answer'})"
+                    self._status = status
                     raise Failure(self._cause(trouble, status), detail) from None
             await asyncio.sleep(wait_s)
         raise AssertionError("the last try returns or raises")
@@ -179,7 +181,7 @@ class Remote:
             logging.warning("the judge answers again")
             return
         mend = ""
-        if any(f"({status})" in detail for status in _DENIED):
+        if self._status in _DENIED:
             mend = "; look at config.reward.judge.api_key_env, base_url and model"
         logging.error("the judge is away, episodes wait for it: %s%s", detail, mend)
 

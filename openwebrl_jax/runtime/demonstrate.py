@@ -107,6 +107,6 @@ def collect(
         {result.trajectory for result in results if result.is_success is not None}
     )
     asked = json.dumps(_asked(config, episodes, error_rate))
-    (Path(workdir) / _ASKED).write_text(asked)
-    path.write_text(json.dumps(listed))
+    checks.keep_text(Path(workdir) / _ASKED, asked)
+    checks.keep_text(path, json.dumps(listed))
     return results

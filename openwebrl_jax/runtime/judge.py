@@ -67,9 +67,15 @@ class Through:
         self._serving.release.remote(episode_id)
 
 
-def run(config: Any, workdir: str, *, stored: Sequence[str], model: str) -> None:
+def run(
+    config: Any, workdir: str, *, stored: Sequence[str], model: str
+) -> dict[str, Any]:
     """The command: judges what the workdirs `stored` hold; by `model` = a checkpoint
-    folder or a judge's workdir, "" = by the endpoint of config.reward.judge."""
+    folder or a judge's workdir, "" = by the endpoint of config.reward.judge.
+
+    Returns who judged and whom by, how many of what is stored, and why some are void:
+    a report says so beside its rates.
+    """
     checks.check_config(config, look_at_disk=False)
     if not model and not config.reward.judge.base_url:
         raise ValueError(
@@ -93,14 +99,14 @@ def run(config: Any, workdir: str, *, stored: Sequence[str], model: str) -> None
                 ask(found, out, own_judge.serve(config, model, config), config)
             finally:
                 cluster.stop()
-        _check_judged(found, out)
+        told = _provenance(found, out)
+        _check_judged(told["not_judged"], len(found))
+        return told
 
 
-def _check_judged(found: Sequence[Labelled], out: Path) -> None:
+def _check_judged(left: int, asked: int) -> None:
     """Says what is left, which the same command asks again; R39."""
-    judged_names = {line["trajectory"] for line in read(out)}
-    left = sum(each.name not in judged_names for each in found)
-    if left == len(found):
+    if left == asked:
         raise RuntimeError(
             f"the judge answered none of {left} questions; look at its address, key "
             "and model (config.reward.judge), then run the same command again"
@@ -110,7 +116,7 @@ def _check_judged(found: Sequence[Labelled], out: Path) -> None:
             "%d of %d are not judged, for the judge did not answer; the same command "
             "asks again",
             left,
-            len(found),
+            asked,
         )
 
 
@@ -123,19 +129,15 @@ def _keep_identity(path: Path, config: Any, model: str) -> None:
             f"{path.parent} holds verdicts of the judge {there}, and {here} is asked "
             "for; take another --workdir"
         )
-    path.write_text(json.dumps(here), encoding="utf-8")
+    checks.keep_text(path, json.dumps(here))
 
 
-def provenance(workdir: str, stored: Sequence[str]) -> dict[str, Any]:
-    """Who judged and whom by, how many of what is stored, and why some are void: a
-    report says so beside its rates."""
-    base = Path(workdir)
-    lines = read(base / JUDGEMENTS)
-    judge = json.loads((base / IDENTITY).read_text(encoding="utf-8"))
-    asked = {each.name for each in load(stored, with_void=True)}
+def _provenance(found: Sequence[Labelled], out: Path) -> dict[str, Any]:
+    lines = read(out)
+    asked = {each.name for each in found}
     judged_names = {line["trajectory"] for line in lines}
     return {
-        "judge": judge,
+        "judge": json.loads((out.parent / IDENTITY).read_text(encoding="utf-8")),
         "labels": dict(Counter(line["labelled_by"] or "nobody" for line in lines)),
         "asked": len(asked | judged_names),
         "judged": len(judged_names),
@@ -291,7 +293,8 @@ def demonstrate(
         names.append(
             store.save(kept, shown, types.Reward(value=1.0, parts={}, is_valid=True))
         )
-    (Path(workdir) / demonstrations.LIST).write_text(json.dumps(sorted(set(names))))
+    listed = json.dumps(sorted(set(names)))
+    checks.keep_text(Path(workdir) / demonstrations.LIST, listed)
 
 
 def relabelled(

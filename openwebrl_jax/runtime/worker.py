@@ -114,7 +114,7 @@ class Worker:
         since_s = time.monotonic()
         while lease := await queue.lease.remote(self._name):
             leased_s = time.monotonic()
-            await queue.received.remote(lease.ordinal, lease.slot, lease.attempt)
+            queue.received.remote(lease.ordinal, lease.slot, lease.attempt)
             record = await self._fill(lease, folder, queue)
             self._told["wait_s"] += leased_s - since_s
             since_s = time.monotonic()

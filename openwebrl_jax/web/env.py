@@ -256,8 +256,7 @@ class BrowserEnv:
     async def _look(self, plan: plans.Plan) -> dict:
         """The page just before a call, which may have ended by itself since."""
         script = self._current.end_script
-        is_scroll = plan.tool == "scroll"
-        seen, ended = await settle.before(self._active, plan.point, is_scroll, script)
+        seen, ended = await settle.before(self._active, plan, script)
         self._keep_end(ended)
         return seen
 

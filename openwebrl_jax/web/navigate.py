@@ -29,8 +29,8 @@ async def goto(plan, tabs, before, place) -> Deed:
 
 
 async def _goto(page: Page, url: str, tabs: Tabs) -> None:
-    # From a page that keeps going elsewhere itself only a new tab is safe.
-    if page.is_restless:
+    # A page that is busy or goes elsewhere itself may outrun us: a new tab is safe.
+    if page.is_restless or page.is_leaving:
         page = await tabs.replace(page)
     try:
         await page.goto(url)

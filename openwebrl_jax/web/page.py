@@ -21,6 +21,7 @@ _SWAP_S = 0.05
 ERROR_PAGE = "chrome-error://"
 _CLOSING_S = 2.0  # after it a tab is closed past Playwright
 _DOCUMENTS = 5  # that may follow each other before one is asked
+_HOPS = 2  # documents by one action; a page that asks for more keeps going elsewhere
 _COUNTED = ("document", "xhr", "fetch")  # requests that a page may be waiting for
 
 
@@ -63,7 +64,7 @@ class Page:
         self._moved = asyncio.Event()
         self._document: Any = None  # newest request for the tab's own document
         self._documents = 0  # asked for since the last action began
-        self.is_restless = False  # after the last action it kept going elsewhere
+        self.is_restless = False  # it keeps going elsewhere, or does not answer
         self._is_crashed = False
         self._failed = ("", "")  # code and URL of the action's last lost document
         self._gone = asyncio.get_running_loop().create_future()
@@ -78,7 +79,7 @@ class Page:
         self.popups = 0
         self._failed = ("", "")
         self._document = None
-        self.is_restless, self._documents = self._documents > _DOCUMENTS, 0
+        self.is_restless, self._documents = self._documents > _HOPS, 0
 
     @property
     def fault(self) -> str:
@@ -89,6 +90,11 @@ class Page:
     def is_open(self) -> bool:
         """False once it crashed, was closed or lost its browser."""
         return not self._gone.done()
+
+    @property
+    def is_leaving(self) -> bool:
+        """True = since the action began a document was asked for."""
+        return self._documents > 0
 
     @property
     def is_loading(self) -> bool:
@@ -330,7 +336,7 @@ class Page:
             self._images.add(request)
         if request.is_navigation_request() and self._is_own(request):
             self._document = request
-            self._documents += 1
+            self._documents += request.redirected_from is None
 
     def _on_answer(self, request) -> None:
         self._requests.discard(request)

@@ -10,7 +10,8 @@ import asyncio
 from typing import Any
 
 from openwebrl_jax.web import page as pages
-from openwebrl_jax.web.page import Page
+from openwebrl_jax.web.page import Page, Trouble
+from openwebrl_jax.web.plans import Plan
 from openwebrl_jax.web.tabs import Tabs
 
 LOADING = "the page is still loading"
@@ -51,19 +52,26 @@ async def start(page: Page, task, *, is_fresh: bool, config) -> dict | None:
     return report
 
 
-async def before(
-    page: Page, point: tuple[float, float] | None, is_scroll: bool, end: str
-) -> tuple[dict, Any]:
-    """What is at the point and has focus; and what the end script says by now."""
-    report = await page.evaluate(
-        f"""(async () => {{
-          {_end(end)}
-          const ended = await end();
-          const probe = window.__probe;
-          return {{ended, seen: probe ? probe.before(
-            {pages.literal(point)}, {pages.literal(is_scroll)}) : null}};
-        }})()"""
-    )
+async def before(page: Page, plan: Plan, end: str) -> tuple[dict, Any]:
+    """What is at the point and has focus; and what the end script says by now.
+
+    A page that does not answer can be left all the same, so then nothing is known.
+    """
+    try:
+        report = await page.evaluate(
+            f"""(async () => {{
+              {_end(end)}
+              const ended = await end();
+              const [probe, point] = [window.__probe, {pages.literal(plan.point)}];
+              const isScroll = {pages.literal(plan.tool == "scroll")};
+              return {{ended, seen: probe ? probe.before(point, isScroll) : null}};
+            }})()"""
+        )
+    except Trouble as trouble:
+        if plan.tool != "goto_url" or trouble.kind != "hung":
+            raise
+        page.is_restless = True
+        return _blank(page), None
     return report["seen"] or _blank(page), report["ended"]
 
 

@@ -82,8 +82,7 @@ def test_an_outage_shows_in_the_report_and_an_endless_one_is_an_error(
     down = endpoints.Say({}, 402)
     endpoint.script = [endpoints.verdict("success")] * 2 + [down]
     out = str(tmp_path / "out")
-    judge.run(config, out, stored=[str(stored)], model="")
-    told = judge.provenance(out, [str(stored)])
+    told = judge.run(config, out, stored=[str(stored)], model="")
     assert (told["asked"], told["judged"], told["not_judged"]) == (5, 2, 3)
     endpoint.script = [down]
     with pytest.raises(RuntimeError, match="answered none of 5"):
@@ -127,8 +126,7 @@ def test_verdicts_of_two_judges_do_not_come_into_one_file(
 ):
     """Web case 45."""
     endpoint.script = [endpoints.verdict("success"), endpoints.text("hm")]
-    judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")
-    told = judge.provenance(str(tmp_path / "out"), [str(stored)])
+    told = judge.run(config, str(tmp_path / "out"), stored=[str(stored)], model="")
     assert told["judge"]["protocol"] == "single" and len(told["judge"]["prompt"]) == 16
     assert told["judge"]["screenshots"] == 0
     assert told["void_causes"] == {"judge_unparseable": 4}

@@ -25,7 +25,10 @@ class Calls:
         self._owner = owner
 
     def __getattr__(self, name):
-        return SimpleNamespace(remote=getattr(self._owner, name))
+        method = getattr(self._owner, name)
+        return SimpleNamespace(
+            remote=lambda *args: asyncio.ensure_future(method(*args))
+        )
 
 
 class Policy:

@@ -84,6 +84,28 @@ async def test_a_page_that_reloads_without_end_is_bounded(surf, site, prompt):
     assert surf.seen.tabs[0].title == "start"
 
 
+async def test_a_busy_page_is_left_by_an_address(surf, site, prompt):
+    site.pages["/other"] = "<title>other</title>"
+    await surf.open(
+        "<title>start</title><script>setTimeout(() => { while (1) {} }, 700)</script>"
+    )
+    await asyncio.sleep(0.8)
+    state, text = await within(surf.do("goto_url", url="http://site.test/other"))
+    assert state == "effect", text
+    assert surf.seen.tabs[0].title == "other"
+
+
+async def test_a_chain_of_redirects_is_no_page_that_goes_on_for_ever(surf, site):
+    for n in range(8):
+        site.pages[f"/hop{n}"] = (302, {"Location": f"/hop{n + 1}"}, "")
+    site.pages["/hop8"] = "<title>end</title>"
+    await surf.open("<title>start</title><p>x</p>")
+    for path in ("/hop0", "/page"):
+        await surf.do("goto_url", url=f"http://site.test{path}")
+    assert (await surf.do("go_back"))[0] == "effect"
+    assert surf.seen.tabs[0].title == "end"
+
+
 # Its title is read last when an action has settled; then comes the capture.
 BUSY_AFTER = f"""<title>start</title><script>
   const own = Object.getOwnPropertyDescriptor(Document.prototype, 'title');
