@@ -124,7 +124,8 @@ async def _process(
     trajectory: Trajectory, config: Any, complete: Complete | None
 ) -> Reward:
     """Mean over turns of the scaled penalties: 0 = no step was for nothing."""
-    asking = judge.Asking(complete, config.judge.tries) if complete else None
+    intent, tries = trajectory.task.intent, config.judge.tries
+    asking = judge.Asking(complete, intent, tries) if complete else None
     values = await decision_tree.penalties(trajectory, asking)
     scaled = decision_tree.combine(values)
     mean = sum(scaled) / len(scaled) if scaled else 0.0

@@ -131,24 +131,49 @@ def ask(instructions: str, *parts: Any) -> list[Message]:
     ]
 
 
-def cut(messages: list[Message]) -> list[Message] | None:
-    """The question with its longest lines of evidence halved, for a judge that cannot
-    read it all; None = there is nothing left to cut."""
+def cut(messages: list[Message], intent: str) -> list[Message] | None:
+    """The question with less evidence, for a judge that cannot read it all: its longest
+    lines halved, then the older half of them left out, but the task is never touched;
+    None = there is nothing left to cut."""
     system, user = messages
-    texts = [part["text"] for part in user["content"] if part["type"] == "text"]
-    longest = max(
-        (len(line) for words in texts for line in words.split("\n")), default=0
-    )
-    if longest <= LEAST_CHARS:
-        return None
-    limit = max(longest // 2, LEAST_CHARS)
-    content = [
-        text("\n".join(_fitted(line, limit) for line in part["text"].split("\n")))
-        if part["type"] == "text"
-        else part
-        for part in user["content"]
+    task = quoted(intent)
+    parts = user["content"]
+    found = [
+        part["text"].split("\n") if part["type"] == "text" else [] for part in parts
     ]
-    return [system, user | {"content": content}]
+    for less in (_halved, _newer):
+        made = less(found, (task, f"Task: {task}"))
+        if made != found:
+            content = [
+                text("\n".join(lines)) if part["type"] == "text" else part
+                for part, lines in zip(parts, made, strict=True)
+            ]
+            return [system, user | {"content": content}]
+    return None
+
+
+def _halved(found: list[list[str]], kept: tuple[str, ...]) -> list[list[str]]:
+    """No line longer than half of the longest one, but those that are kept."""
+    lengths = [len(line) for lines in found for line in lines if line not in kept]
+    limit = max(max(lengths, default=0) // 2, LEAST_CHARS)
+    return [
+        [line if line in kept else _fitted(line, limit) for line in lines]
+        for lines in found
+    ]
+
+
+def _newer(found: list[list[str]], kept: tuple[str, ...]) -> list[list[str]]:
+    """Of the lines that are foreign words the newer half, and all others."""
+    made = []
+    for lines in found:
+        data = [n for n, line in enumerate(lines) if _is_data(line, kept)]
+        old = data[: len(data) // 2]
+        made.append([line for n, line in enumerate(lines) if n not in old])
+    return made
+
+
+def _is_data(line: str, kept: tuple[str, ...]) -> bool:
+    return line.startswith(('"', "{")) and line not in kept
 
 
 def _fitted(line: str, limit: int) -> str:

@@ -43,10 +43,14 @@ _PROMPTS = {
 
 
 class Asking:
-    """The questions of one judging; counts what could not be read."""
+    """The questions of one judging; counts what could not be read.
 
-    def __init__(self, complete: Complete, tries: int, seed: int = SEED):
-        self._complete, self._tries, self._seed = complete, tries, seed
+    `intent` = the task's, which stays whole where a question must be cut.
+    """
+
+    def __init__(self, complete: Complete, intent: str, tries: int, seed: int = SEED):
+        self._complete, self._intent = complete, intent
+        self._tries, self._seed = tries, seed
         self.asked = self.unparseable = 0
 
     async def __call__(
@@ -73,7 +77,7 @@ class Asking:
             except Failure as failure:
                 if failure.cause is not Cause.PROMPT_TOO_LONG:
                     raise
-                shorter = evidence.cut(messages)
+                shorter = evidence.cut(messages, self._intent)
                 if shorter is None:
                     raise Failure(Cause.JUDGE_UNPARSEABLE, failure.detail) from failure
                 messages = shorter
@@ -89,7 +93,7 @@ async def judge(
     trajectory: Trajectory, complete: Complete, config: Any, seed: int = SEED
 ) -> Reward:
     """The judge's reward; void when it cannot be asked or cannot be understood."""
-    asking = Asking(complete, config.tries, seed)
+    asking = Asking(complete, trajectory.task.intent, config.tries, seed)
     parts, cause = {}, None
     try:
         parts = await PROTOCOLS[config.protocol](trajectory, asking, config)

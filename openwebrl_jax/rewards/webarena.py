@@ -174,7 +174,7 @@ async def _graded(
         raise Failure(Cause.JUDGE_UNAVAILABLE, "a reference wants a model to grade it")
     named = zip(("Task", "Reference", "Answer"), words, strict=True)
     lines = [f"{name}: {evidence.quoted(text)}" for name, text in named]
-    asking = Asking(complete, TRIES)
+    asking = Asking(complete, words[0], TRIES)
     return await asking(evidence.ask(instructions, "\n".join(lines)), read)
 
 

@@ -120,6 +120,7 @@ def _parked(state: State, event: Event) -> State:
         status=Status.AWAITING_JUDGE,
         # An older run's events do not tell.
         judge_faults=place.judge_faults + event.get("faults", 1),
+        deadline_s=event.get("deadline_s", place.deadline_s),
         worker="",
         record=records.from_json(types.Slot, event["record"]),
     )

@@ -356,6 +356,8 @@ def _lose(
         lost = closing.spoil(
             state.limits, ordinal, slot, place, record, is_fault=is_heard
         )
+        if lost["kind"] == "parked":
+            lost |= {"deadline_s": now_s}  # the judge is there, so no need to wait
         more = closing.then_close(state, [lost])
         more += cooldown.poisoned(state, now_s, more)
         state = events.apply_all(state, more)

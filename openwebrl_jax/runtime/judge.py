@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import ray
-import ray.exceptions
 from absl import logging
 
 from openwebrl_jax.core import checks, types
-from openwebrl_jax.core.causes import Cause, Failure
+from openwebrl_jax.core.causes import Cause
 from openwebrl_jax.policy import remote, served
 from openwebrl_jax.rollout import build, judged, score, store
-from openwebrl_jax.runtime import cluster, own_judge, progress
+from openwebrl_jax.runtime import cluster, own_judge, progress, worker
 from openwebrl_jax.runtime import demonstrate as demonstrations
 
 JUDGEMENTS = "judgements.jsonl"
@@ -45,26 +44,6 @@ class Labelled:
         """What it was played on: the page's name, or its host."""
         task = self.played.task
         return task.tags[0] if task.tags else task.start_url.split("/")[2]
-
-
-class Through:
-    """A `types.Sampler` through a serving actor."""
-
-    def __init__(self, serving: Any):
-        self._serving = serving
-
-    async def sample(self, request: types.SampleRequest) -> types.Reply:
-        """Raises the actor's own Failure, JUDGE_UNAVAILABLE when it is gone."""
-        try:
-            return await self._serving.sample.remote(request)
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from error
-        except ray.exceptions.RayError as error:
-            raise Failure(Cause.JUDGE_UNAVAILABLE, str(error)) from error
-
-    async def release(self, episode_id: str) -> None:
-        """Its row may go."""
-        self._serving.release.remote(episode_id)
 
 
 def run(
@@ -148,7 +127,12 @@ def _provenance(found: Sequence[Labelled], out: Path) -> dict[str, Any]:
 
 def ask(found: Sequence[Labelled], out: Path, serving: Any, config: Any) -> None:
     """Asks a judge of our own that an actor serves; see `run`."""
-    asyncio.run(_ask_all(found, out, served.Served(Through(serving)), config))
+    asyncio.run(_ask_all(found, out, _spoken(serving, config), config))
+
+
+def _spoken(serving: Any, config: Any) -> Any:
+    """The `Complete` that speaks through the actor, and is away where that hangs."""
+    return served.Served(worker.RemoteSampler(serving, config.sample.timeout_s))
 
 
 def opinions(
@@ -161,7 +145,7 @@ def opinions(
     """
 
     async def all_of_them() -> list[dict[str, Any]]:
-        complete: Any = served.Served(Through(serving)) if serving else None
+        complete: Any = _spoken(serving, config) if serving else None
         complete = complete or remote.make_remote(config.reward.judge)
         lines = [_judgement(each, complete, config, is_second) for each in found]
         told = await asyncio.gather(*lines)

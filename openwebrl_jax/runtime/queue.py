@@ -124,8 +124,8 @@ class Queue:
         now_s = time.time()
         found = ledger.finish(self._state, now_s, ordinal, slot, attempt, record)
         self._unheard.pop((ordinal, slot, attempt), None)
-        if found[-1]["kind"] != "duplicate":
-            self._note(ordinal, record)
+        if not {"duplicate", "parked"} & {event["kind"] for event in found}:
+            self._note(ordinal, record)  # once, when there is a verdict
         self._write(found)
 
     async def take(self, count: int) -> tuple[types.Group, ...]:

@@ -21,6 +21,7 @@ from openwebrl_jax.runtime.deaths import Deaths
 from openwebrl_jax.runtime.serving import Serving
 
 _STATS_S = 3.0  # the driver waits a little longer
+_LOAD_S = 900.0  # that a version may take: more, and the replica hangs
 
 # Also the learner's death, with which the newest weights go: all begins anew then.
 _LOSSES = (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError)
@@ -145,6 +146,8 @@ class Replicas:
                 # A new one's programs are no news.
                 self._compiled[place] = (await replica.stats.remote())["compilations"]
                 await self._attend(place, replica)
+            except TimeoutError:
+                pass  # it hangs: all would wait for the version that it never speaks
             except ray.exceptions.RayError as error:
                 if not isinstance(error, _LOSSES):
                     raise getattr(error, "cause", error) from None
@@ -161,7 +164,8 @@ class Replicas:
             while not death.done():
                 if self._has[place] < self._published:
                     number = self._published
-                    await replica.load.remote(*self._newest)
+                    async with asyncio.timeout(_LOAD_S):
+                        await replica.load.remote(*self._newest)
                     self._has[place] = number
                 self._speaking[place] = replica
                 self._tell()

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,7 @@ class Worker:
         self._name, self._seed = name, config.seed
         self._contexts = config.rollout.contexts
         self._timeout_s = config.sample.timeout_s
+        self._lease_s = config.rollout.lease_timeout_s
         self._is_routed = config.cluster.serving_replicas > 1
         asked = config.reward.judge
         self._rest_s = asked.rest_s
@@ -114,7 +115,7 @@ class Worker:
         since_s = time.monotonic()
         while lease := await queue.lease.remote(self._name):
             leased_s = time.monotonic()
-            queue.received.remote(lease.ordinal, lease.slot, lease.attempt)
+            await queue.received.remote(lease.ordinal, lease.slot, lease.attempt)
             record = await self._fill(lease, folder, queue)
             self._told["wait_s"] += leased_s - since_s
             since_s = time.monotonic()
@@ -130,7 +131,8 @@ class Worker:
         at = lease.ordinal, lease.slot, lease.attempt
         if lease.trajectory:
             trajectory, _ = store.load(folder, lease.trajectory)
-            reward = await self._judge_stored(trajectory, queue, at)
+            async with self._held(queue, at):
+                reward = await self._judge_stored(trajectory)
         else:
             trajectory, reward = await self._runner.run(
                 lease.task,
@@ -138,7 +140,7 @@ class Worker:
                 fresh_browser=lease.fresh_browser,
                 on_turn=lambda: queue.renew.remote(*at),
             )
-        self._told["judge_s"] += trajectory.waits.judge_s
+            self._told["judge_s"] += trajectory.waits.judge_s
         reward = self._with_bill(reward)
         name = await asyncio.to_thread(store.save, folder, trajectory, reward)
         return types.Slot(
@@ -151,27 +153,47 @@ class Worker:
             format=score.format_counts(trajectory),
         )
 
-    async def _judge_stored(
-        self, trajectory: types.Trajectory, queue: Any, at: tuple[int, int, int]
-    ) -> types.Reward:
+    @contextlib.asynccontextmanager
+    async def _held(self, queue: Any, at: tuple[int, int, int]) -> AsyncIterator[None]:
+        """Keeps a lease for judging while the judge lets us wait: each call is bounded,
+        but all its tries may take longer than a lease."""
+
+        async def renew() -> None:
+            while True:
+                await asyncio.sleep(self._lease_s / 3)
+                await queue.renew.remote(*at)
+
+        renewing = asyncio.create_task(renew())
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+
+    async def _judge_stored(self, trajectory: types.Trajectory) -> types.Reward:
         """Its reward; a judge that answers nobody is waited for, which costs no try.
 
         Void by JUDGE_UNAVAILABLE = it is this trajectory that cannot be judged.
         """
         for _ in range(_OUTAGES):
-            reward = await self._runner.judge(trajectory)
+            reward = await self._judge_now(trajectory)
             is_open = reward.cause is Cause.JUDGE_UNAVAILABLE
-            if not is_open or not await self._outlast(queue, at):
+            if not is_open or not await self._outlast():
                 return reward
-        return await self._runner.judge(trajectory)
+        return await self._judge_now(trajectory)
 
-    async def _outlast(self, queue: Any, at: tuple[int, int, int]) -> bool:
+    async def _judge_now(self, trajectory: types.Trajectory) -> types.Reward:
+        begun_s = time.monotonic()
+        reward = await self._runner.judge(trajectory)
+        self._told["judge_s"] += time.monotonic() - begun_s
+        return reward
+
+    async def _outlast(self) -> bool:
         """Waits while the judge answers nobody; False = it does answer."""
         has_waited = False
         while await self._is_away():
             has_waited = True
             await asyncio.sleep(self._rest_s)
-            await queue.renew.remote(*at)
             # Others may be let through first.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._rest_s):

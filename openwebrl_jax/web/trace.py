@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from openwebrl_jax.core.types import Task
+from openwebrl_jax.web import browser
 
 LONGEST_BODY = 100_000  # characters of one answer
 
@@ -56,7 +57,7 @@ class Trace:
         mime = got.get("content-type", "")
         content = {"mimeType": mime}
         if "json" in mime:
-            content["text"] = (await response.text())[:LONGEST_BODY]
+            content |= await _body(response)
         answer = {
             "status": response.status,
             "headers": _named(got),
@@ -65,6 +66,14 @@ class Trace:
             "redirectURL": got.get("location", ""),
         }
         return request.timing["startTime"], {"request": asked, "response": answer}
+
+
+async def _body(response: Any) -> dict[str, str]:
+    """Its text, where there is one: not of a redirect, nor of a page that is gone."""
+    try:
+        return {"text": (await response.text())[:LONGEST_BODY]}
+    except browser.Error:
+        return {}
 
 
 def _named(headers: Mapping[str, str]) -> list[dict[str, str]]:

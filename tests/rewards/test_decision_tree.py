@@ -103,7 +103,7 @@ async def test_a_model_decides_where_only_pixels_changed(reply, value):
             raise reply
         return reply
 
-    asking = judge.Asking(complete, 3)
+    asking = judge.Asking(complete, "buy", 3)
     changed = walk(DIV, shots=[png(), png((9, 9))])
     if isinstance(value, Cause):  # silence is no praise
         with pytest.raises(Failure, match=value):

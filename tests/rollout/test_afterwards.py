@@ -99,8 +99,13 @@ async def test_the_end_script_is_asked_when_the_agent_ends(place):
 @pytest.mark.browser
 @pytest.mark.asyncio(loop_scope="session")
 async def test_what_was_asked_of_the_network_is_on_record(place, site):
-    """For the checks of webarena-verified; sent by a form, and by a script."""
+    """For the checks of webarena-verified; sent by a form, and by a script whose page
+    goes elsewhere before anybody could read the answer."""
+    headers = {"Content-Type": "application/json"}
+    site.pages["/api"] = (302, headers | {"Location": "/api2"}, "{}")
+    site.pages["/api2"] = (200, headers, '{"n": 1}')
     site.pages["/cart"] = (
+        "<script>fetch('/api')</script>"
         "<form method=post action=/orders><input name=milk value=2>"
         "<button style='width:90vw;height:90vh'>buy</button></form>"
     )
@@ -120,6 +125,10 @@ async def test_what_was_asked_of_the_network_is_on_record(place, site):
     assert last["request"]["method"] == "POST"
     assert last["request"]["postData"]["text"] == "milk=2"
     assert "x-www-form-urlencoded" in last["request"]["postData"]["mimeType"]
+    told = {it["request"]["url"]: it["response"] for it in step.facts["har"]}
+    assert told[f"{SHOP}/api"]["status"] == 302
+    assert "text" not in told[f"{SHOP}/api"]["content"]
+    assert told[f"{SHOP}/api2"]["content"]["text"] == '{"n": 1}'
     json.dumps(step.facts)
 
 

@@ -205,12 +205,11 @@ def test_a_lease_that_never_reached_its_worker_is_no_fault():
     state, again = moves.offer(state, worker="b")
     assert (again.slot, again.attempt, again.fresh_browser) == (gone.slot, 1, False)
     state = moves.finish(state, again, None, Cause.DONE, Cause.JUDGE_UNAVAILABLE)
-    for number in range(3):  # nor is one to judge
-        state, gone = moves.offer(state, worker="a", now_s=10.0 * (number + 1))
+    for _ in range(3):  # nor is one to judge, which is free again at once
+        state, gone = moves.offer(state, worker="a", now_s=10.0)
         at = gone.ordinal, gone.slot, gone.attempt
         assert gone.trajectory == "hash-0"
-        found = ledger.worker_lost(state, 10.0 * (number + 1), "a", {at})
-        state = moves.play(state, found)
+        state = moves.play(state, ledger.worker_lost(state, 10.0, "a", {at}))
     assert books.counts(state)["void"] == {"cancelled": 1}
 
 

@@ -222,11 +222,15 @@ def test_results_under_two_judges_are_not_compared():
         evaluate.gain(before, other)
 
 
-async def test_a_judge_of_our_own_that_hangs_is_away():
+async def test_a_judge_of_our_own_that_hangs_is_away(config):
     never = SimpleNamespace(remote=lambda request: asyncio.Future())
     gone = SimpleNamespace(remote=lambda name: None)
     actor = SimpleNamespace(sample=never, release=gone)
-    complete = served.Served(worker.RemoteSampler(actor, 0.01))
-    with pytest.raises(Failure) as failure:
-        await complete(evidence.ask("judge", "done?"), seed=42)
-    assert failure.value.cause is Cause.JUDGE_UNAVAILABLE
+    config.sample.timeout_s = 0.01
+    for complete in (
+        served.Served(worker.RemoteSampler(actor, 0.01)),
+        judge._spoken(actor, config),  # the driver's, for canaries and second opinions
+    ):
+        with pytest.raises(Failure) as failure:
+            await complete(evidence.ask("judge", "done?"), seed=42)
+        assert failure.value.cause is Cause.JUDGE_UNAVAILABLE

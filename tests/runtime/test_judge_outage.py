@@ -4,6 +4,7 @@ stop by a typed error under one that never says anything."""
 import asyncio
 import itertools
 import json
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -25,10 +26,7 @@ class Calls:
         self._owner = owner
 
     def __getattr__(self, name):
-        method = getattr(self._owner, name)
-        return SimpleNamespace(
-            remote=lambda *args: asyncio.ensure_future(method(*args))
-        )
+        return SimpleNamespace(remote=getattr(self._owner, name))
 
 
 class Policy:
@@ -212,6 +210,35 @@ async def test_what_brings_the_judge_down_is_void_after_its_tries(begin, config)
 
     await until_given_up(begin, said)
     assert len(asked) <= 2 + workers._OUTAGES
+
+
+async def test_a_judge_that_takes_longer_than_a_lease_is_waited_for(begin, config):
+    """And the episode, parked and then judged, is told once."""
+    config.algo.groups, config.algo.eta, config.algo.iterations = 1, 0, 1
+    config.rollout.retries = 0
+    words, asked = itertools.cycle(["success", "failure"]), set()
+
+    def said(body):
+        if body["messages"] == workers._ASIDE:
+            return endpoints.text("yes")
+        question = json.dumps(body["messages"])
+        if question not in asked:
+            asked.add(question)
+            return endpoints.Say({}, 500)
+        time.sleep(1.5)
+        return endpoints.verdict(next(words))
+
+    endpoint = endpoints.Endpoint()
+    endpoint.script = [said]
+    run = await begin(endpoint)
+    try:
+        await asyncio.wait_for(run.queue.take(1), 20.0)
+    finally:
+        endpoint.close()
+    kinds = [event["kind"] for event in run.events()]
+    assert "parked" in kinds and "voided" not in kinds
+    assert len(run.queue._slots) == 2
+    assert (await run.worker.stats())["judge_s"] > 2.0
 
 
 async def test_a_key_that_is_refused_is_said_and_ends_the_run(

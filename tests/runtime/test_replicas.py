@@ -146,6 +146,16 @@ async def test_who_dies_with_a_version_on_the_way_is_waited_for_in_its_successor
     assert first.spoken == heir.spoken == [1]
 
 
+async def test_a_replica_that_hangs_with_a_version_is_replaced(serving, monkeypatch):
+    monkeypatch.setattr(replicas, "_LOAD_S", 0.05)
+    one = serving.of(2)
+    await one.serve("config", "folder")
+    serving.made[1].gate = asyncio.Event()
+    assert await asyncio.wait_for(load(one, 1), 5.0) == 1
+    first, second, heir = serving.made
+    assert first.spoken == heir.spoken == [1] and not second.spoken
+
+
 async def test_a_dead_replicas_groups_go_elsewhere_until_its_successor_is_up_to_date(
     serving,
 ):
