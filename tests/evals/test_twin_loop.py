@@ -133,7 +133,7 @@ class Policy:
         totals = dict(self._steps.totals)
         told = {name: totals[name] - self._told.get(name, 0.0) for name in totals}
         self._told = totals
-        return told | {"compilations": 0.0}
+        return told | {"compilations": 0.0, "replicas": 1.0}
 
     async def close(self):
         await self._batcher.close()
@@ -186,7 +186,7 @@ def run(model, workdir, patch, **changes):
         player._runner.connect(policy, made.rule)
         actor.connect(near(ledger), near(policy))
         crew = python.SimpleNamespace(
-            serving=policy, stats=lambda: [near(player).stats()]
+            serving_stats=near(policy).stats, stats=lambda: [near(player).stats()]
         )
         told_of = news.News(config, ledger, crew)
         pulls = asyncio.run_coroutine_threadsafe(
