@@ -21,7 +21,7 @@ _SWAP_S = 0.05
 ERROR_PAGE = "chrome-error://"
 _CLOSING_S = 2.0  # after it a tab is closed past Playwright
 _DOCUMENTS = 5  # that may follow each other before one is asked
-_HOPS = 2  # documents by one action; a page that asks for more keeps going elsewhere
+_HOPS = 3  # documents that a page may ask for by one action: more, and it never stops
 _COUNTED = ("document", "xhr", "fetch")  # requests that a page may be waiting for
 
 
@@ -63,7 +63,7 @@ class Page:
         self._idle = asyncio.Event()
         self._moved = asyncio.Event()
         self._document: Any = None  # newest request for the tab's own document
-        self._documents = 0  # asked for since the last action began
+        self._documents = 0  # asked for by the page since the last action began
         self.is_restless = False  # it keeps going elsewhere, or does not answer
         self._is_crashed = False
         self._failed = ("", "")  # code and URL of the action's last lost document
@@ -93,7 +93,7 @@ class Page:
 
     @property
     def is_leaving(self) -> bool:
-        """True = since the action began a document was asked for."""
+        """True = since the action began the page asked for a document."""
         return self._documents > 0
 
     @property
@@ -182,6 +182,8 @@ class Page:
                 if trouble.kind == "hung":
                     await self._stop()
                 raise
+            finally:
+                self._documents = 0  # these were asked for by us
             return response.status if response else 0
         raise AssertionError("the last try returns or raises")
 
@@ -289,7 +291,10 @@ class Page:
         limit_s = self._config.navigate_timeout_s
         go = self.raw.go_back if by < 0 else self.raw.go_forward
         going = go(wait_until="domcontentloaded", timeout=limit_s * 1000)
-        await self.bounded(going, limit_s + 1.0)
+        try:
+            await self.bounded(going, limit_s + 1.0)
+        finally:
+            self._documents = 0
 
     async def _trouble(self, text: str) -> Exception:
         """What an error means: Chromium's death is found out before a page's."""

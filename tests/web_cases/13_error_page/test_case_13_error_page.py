@@ -1,9 +1,12 @@
 """An error page spoils the next goto (playwright#8958)."""
 
+import contextlib
+
 import pytest
 
 from openwebrl_jax.core.causes import Failure
 from openwebrl_jax.core.types import Task
+from openwebrl_jax.web import browser
 from tests.web.toys import call
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -29,6 +32,29 @@ async def test_bad_addresses_never_wear_the_tab_out_and_keep_its_history(surf, s
         state, text = await surf.do("goto_url", url="http://nowhere.invalid/")
         assert state == "failed" and "the last page was opened again" in text
         assert surf.seen.tabs[0].title == "Second"
+    assert (await surf.do("go_back"))[0] == "effect"
+    assert surf.seen.tabs[0].title == "start"
+
+
+async def test_a_try_that_an_error_page_cuts_short_is_not_the_pages_doing(surf, site):
+    site.pages["/second"] = "<title>Second</title>"
+    await surf.open("<title>start</title>")
+    await surf.do("goto_url", url="http://site.test/second")
+    raw, cuts = surf.env._active.raw, []
+    go = raw.goto
+
+    async def cut_short(url, **options):
+        cuts.append(url)
+        if len(cuts) > 1:
+            return await go(url, **options)
+        with contextlib.suppress(browser.Error):
+            await go(url, **options)
+        raise browser.Error("Navigation is interrupted by another navigation")
+
+    raw.goto = cut_short
+    for _ in range(2):
+        assert (await surf.do("goto_url", url="http://nowhere.invalid/"))[0] == "failed"
+    assert len(cuts) == 3
     assert (await surf.do("go_back"))[0] == "effect"
     assert surf.seen.tabs[0].title == "start"
 
