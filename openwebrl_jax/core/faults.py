@@ -161,13 +161,6 @@ def of_judge(config: Any) -> Iterator[str]:
             f"config.reward.judge.api_key_env names {judge.api_key_env}, which is not "
             "set; set the variable, or the key's name to '' where none is needed"
         )
-    lease_s = config.rollout.lease_timeout_s
-    if (judge.base_url or judge.workdir) and 2 * judge.rest_s >= lease_s:
-        yield (
-            f"config.reward.judge.rest_s={judge.rest_s}; wanted less than half of "
-            f"rollout.lease_timeout_s={lease_s}: while the judge rests a lease is "
-            "renewed once in two rests"
-        )
     if judge.canaries and not (judge.base_url or judge.workdir):
         yield "config.reward.judge.canaries is set and there is no judge to ask"
     if judge.base_url and judge.workdir and not judge.second_share:

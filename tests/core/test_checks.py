@@ -97,10 +97,6 @@ def test_tables_name_keys_that_there_are():
         ({"tasks__heldout_seeds": (9, 5000)}, "overlaps train_seeds=(0, 1000000)"),
         ({"tasks__heldout_seeds": (1_000_000, 1_000_010)}, "there are 50 held-out"),
         ({"reward__judge__base_url": "localhost:80"}, "wanted http(s)://"),
-        (
-            {"reward__judge__workdir": "x", "reward__judge__rest_s": 400.0},
-            "config.reward.judge.rest_s=400.0; wanted less than half of",
-        ),
         ({"reward__judge__base_url": "http://me:key@host/v1"}, "a user or a query"),
         ({"reward__judge__base_url": "http://host/v1?key=k"}, "a user or a query"),
         ({"web__tape": "play"}, "config.web.tape='play'; wanted one of , record, rep"),
