@@ -165,7 +165,7 @@ class _Siege:
         for pid, title in left.items():
             print(f"left behind: {pid} {title[:120]}", flush=True)
             os.kill(pid, signal.SIGKILL)
-        while self._tree():
+        while self._tree() or self._reap():
             time.sleep(0.05)
         self._log.close()
         return len(left)
@@ -222,13 +222,18 @@ class _Siege:
             below |= new
         return {pid: title for pid in below if (title := _title(pid))}
 
-    def _reap(self) -> None:
-        """Buries adopted children; the driver is waited for elsewhere."""
-        me = os.getpid()
+    def _reap(self) -> int:
+        """Buries adopted children; how many are at their end and not yet dead.
+
+        The driver is waited for elsewhere.
+        """
+        me, dying = os.getpid(), 0
         for name in os.listdir("/proc"):
             if name.isdigit() and int(name) != self._driver.pid:
+                # Its title goes before it can be waited for.
                 if _parent(int(name)) == me and not _title(int(name)):
-                    os.waitpid(int(name), os.WNOHANG)
+                    dying += os.waitpid(int(name), os.WNOHANG) == (0, 0)
+        return dying
 
     def _tell(self, at_s: float, seconds: float) -> None:
         kills = ", ".join(f"{kind} {self.kills[kind]}" for kind in KINDS)

@@ -89,3 +89,16 @@ def test_kills_are_counted_by_kind_and_the_driver_is_started_again(make):
         text=True,
     ).stdout.split()
     assert not [state for state in zombies if state.startswith("Z")]
+
+
+def test_one_that_has_lost_its_title_and_not_yet_died_is_waited_for(make, monkeypatch):
+    siege, title = make(), chaos._title
+    wait_for(lambda: kinds(siege) == ["browser", "driver"])
+    dying = subprocess.Popen(["sleep", "1.5"])
+    monkeypatch.setattr(
+        chaos, "_title", lambda pid: "" if pid == dying.pid else title(pid)
+    )
+    assert siege.clear() == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(dying.pid, 0)
+    dying.wait()
