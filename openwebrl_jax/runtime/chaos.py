@@ -5,6 +5,7 @@ run's own tree are killed, by pid: this process adopts what the run leaves behin
 that the tree stays whole when a parent in it dies.
 """
 
+import contextlib
 import ctypes
 import os
 import random
@@ -164,7 +165,8 @@ class _Siege:
             time.sleep(0.5)
         for pid, title in left.items():
             print(f"left behind: {pid} {title[:120]}", flush=True)
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         while self._tree() or self._reap():
             time.sleep(0.05)
         self._log.close()

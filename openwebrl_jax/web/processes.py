@@ -5,6 +5,7 @@ and all else that Chromium and its driver put on disk, and a note of both proces
 so that what a killed worker leaves behind is found and taken away at the next start.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -71,7 +72,8 @@ def memory_mb(pids: Iterable[int]) -> float:
 def kill(pid: int, born: int) -> None:
     """Ends a process at once, if it is still the one that was started then."""
     if is_running(pid, born):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(pid, signal.SIGKILL)
 
 
 def kill_group(leader: int, born: int) -> None:
@@ -80,7 +82,8 @@ def kill_group(leader: int, born: int) -> None:
     if now and now["born"] != born:
         return  # the number belongs to somebody else by now
     if members(leader):
-        os.killpg(leader, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
 
 
 def make_home() -> str:
@@ -105,11 +108,17 @@ def reap() -> None:
         namespace, pid, born = (int(digits, 16) for digits in found.groups())
         if namespace != _namespace():
             continue  # of another container, where our pids mean nothing
-        if path.stat().st_uid != os.geteuid():
-            continue
-        if not is_running(pid, born):
+        if not is_running(pid, born) and _is_mine(path):
             _end(path)
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_mine(path: pathlib.Path) -> bool:
+    """False also once another worker has taken it away."""
+    try:
+        return path.stat().st_uid == os.geteuid()
+    except FileNotFoundError:
+        return False
 
 
 def _end(home: pathlib.Path) -> None:

@@ -59,6 +59,7 @@ async def test_items_that_wait_go_together_and_in_order():
     one = batcher.Batcher(gate, slots=4)
     first = await _begun(gate, one)
     others = _submit(one, *((i, 1) for i in range(6)))
+    await asyncio.sleep(0)  # they are handed in
     await asyncio.sleep(0.05)
     gate.opened.set()
     results = await asyncio.gather(first, *others)

@@ -226,7 +226,7 @@ async def test_the_circuit_opens_after_five_failed_calls(ask, monkeypatch, troub
 
 
 async def test_one_probe_closes_the_circuit_or_keeps_it_open(ask, endpoint):
-    complete = ask(*[Say({}, 402)] * 6, text("back"), rest_s=0.05)
+    complete = ask(*[Say({}, 402)] * 6, text("back"), rest_s=0.5)
     for _ in range(5):
         await fails(complete)
     await complete.recovered()

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -154,8 +155,15 @@ async def test_long_prompts_hold_a_reply_for_a_few_chunks_only(
             return run(*arguments)
 
         monkeypatch.setattr(crowded._speaker, call, noted)
-    players = [player(0, first.key), player(1), player(2)]
-    for played in await asyncio.gather(*(one.turn(crowded) for one in players)):
+    all_are_there, turns = threading.Event(), []
+    held_up = asyncio.create_task(crowded._batcher.between(all_are_there.wait))
+    for one in (player(0, first.key), player(1), player(2)):
+        turns.append(asyncio.create_task(one.turn(crowded)))
+        while len(crowded._batcher._items) < len(turns):
+            await asyncio.sleep(0.001)
+    all_are_there.set()
+    await held_up
+    for played in await asyncio.gather(*turns):
         check(crowded, played)
     _, *held = "".join(calls).split("d")[:3]
     assert held == ["ppp", "ppp"]

@@ -269,14 +269,14 @@ async def test_waiting_is_the_policys_own_doing_even_if_cut_off():
 
 
 async def test_slow_decoding_is_dawdling_and_a_long_queue_is_not():
-    replies = [0.2, say(CLICK), 0.2, say(CLICK)]
-    played = await play(Env(), Sampler(*replies), task_timeout_s=0.38)
+    replies = [0.8, say(CLICK), 0.8, say(CLICK)]
+    played = await play(Env(), Sampler(*replies), task_timeout_s=1.52)
     assert played.cause is Cause.DAWDLED
-    queued = say(CLICK, queued_s=0.2)
-    replies = [0.2, queued, 0.2, queued]
-    played = await play(Env(), Sampler(*replies), task_timeout_s=0.38)
+    queued = say(CLICK, queued_s=0.8)
+    replies = [0.8, queued, 0.8, queued]
+    played = await play(Env(), Sampler(*replies), task_timeout_s=1.52)
     assert played.cause is Cause.ENV_TIMEOUT
-    assert played.waits.sampler_queue_s > 0.3
+    assert played.waits.sampler_queue_s > 1.2
 
 
 async def test_a_sampler_that_does_not_answer_is_unavailable():

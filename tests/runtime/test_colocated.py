@@ -15,15 +15,15 @@ from tests.runtime import test_train
 
 def test_turns_are_taken_in_the_order_in_which_they_were_asked_for():
     """Whoever lets go of it asks behind those that wait already."""
-    turns, order = colocated.Turns(), []
-    barrier = threading.Barrier(2)
+    turns, order, ended = colocated.Turns(), [], []
 
     def work(name):
-        barrier.wait()
         for _ in range(20):
             with turns:
                 order.append(name)
-                time.sleep(0.001)  # the other one comes to wait
+                while turns._asked < turns._now + 2 and not ended:
+                    time.sleep(0.001)  # the other one comes to wait
+        ended.append(name)
 
     threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
     for thread in threads:
@@ -45,14 +45,16 @@ def test_turns_go_on_after_an_error():
 class Busy:
     """Sampler's work of 20 steps; notes when anybody is beside it."""
 
-    def __init__(self, beside):
-        self.beside, self.left, self.found = beside, 20, []
+    def __init__(self, beside, turns):
+        self.beside, self.turns, self.left, self.found = beside, turns, 20, []
 
     def add(self, item, came_s, finish):
         self.finish = finish
 
     def step(self):
         self.found.append(self.beside.is_set())
+        while self.turns._asked < 2:
+            time.sleep(0.001)  # the update comes to wait
         time.sleep(0.001)
         self.found.append(self.beside.is_set())
         self.left -= 1
@@ -66,7 +68,7 @@ class Busy:
 async def test_a_sampler_and_an_update_take_turns():
     """Neither runs beside the other, and neither waits until the other has ended."""
     turns, updating = colocated.Turns(), threading.Event()
-    work = Busy(updating)
+    work = Busy(updating, turns)
     one = batcher.Batcher(work, 1, turns)
 
     def update():

@@ -50,6 +50,16 @@ async def until(is_true, seconds=20.0):
             await asyncio.sleep(0.02)
 
 
+async def steady(read):
+    """The value once it has been the same for a while."""
+    value, same = read(), 0
+    while same < 30:
+        await asyncio.sleep(0.02)
+        now = read()
+        value, same = now, same + 1 if now == value else 0
+    return value
+
+
 class Run:
     """A ledger and a worker that plays for it, on this event loop."""
 
@@ -93,7 +103,7 @@ def config():
     made.tasks.suite = "fake"
     made.algo.group = made.algo.groups = made.rollout.contexts = 2
     made.algo.eta, made.algo.iterations = 1, 3
-    made.rollout.lease_timeout_s = 1.0  # what is parked is leased again after it
+    made.rollout.lease_timeout_s = 2.0  # what is parked is leased again after it
     made.reward.judge.api_key_env, made.reward.judge.rest_s = "", 0.05
     with made.reward.unlocked():
         made.reward.weights = {"judge": 1.0}
@@ -132,11 +142,10 @@ async def test_no_reward_is_written_while_the_judge_is_dead(begin):
     queue = run.queue
     await until(lambda: ledger.waiting_groups(queue._state))
     endpoint.close()  # its port is closed: connections are refused
-    await asyncio.sleep(0.1)  # verdicts that were on their way
     await queue.take(1)
-    before, told = run.slots()["scored"], len(verdicts)
+    before, told = await steady(lambda: (run.slots()["scored"], len(verdicts)))
     await until(lambda: run.slots()["awaiting_judge"] >= 1)
-    await asyncio.sleep(1.2)  # some leases' time
+    await asyncio.sleep(2.4)  # some leases' time
     assert run.slots()["scored"] == before and len(verdicts) == told
     assert run.slots()["void"] == 0
     parked = [event for event in run.events() if event["kind"] == "parked"]
@@ -225,7 +234,7 @@ async def test_a_judge_that_takes_longer_than_a_lease_is_waited_for(begin, confi
         if question not in asked:
             asked.add(question)
             return endpoints.Say({}, 500)
-        time.sleep(1.5)
+        time.sleep(2.5)
         return endpoints.verdict(next(words))
 
     endpoint = endpoints.Endpoint()

@@ -147,7 +147,7 @@ async def test_who_dies_with_a_version_on_the_way_is_waited_for_in_its_successor
 
 
 async def test_a_replica_that_hangs_with_a_version_is_replaced(serving, monkeypatch):
-    monkeypatch.setattr(replicas, "_LOAD_S", 0.05)
+    monkeypatch.setattr(replicas, "_LOAD_S", 0.5)
     one = serving.of(2)
     await one.serve("config", "folder")
     serving.made[1].gate = asyncio.Event()
@@ -208,7 +208,7 @@ async def test_deaths_without_progress_and_errors_reach_who_watches(serving, cap
 async def test_counts_are_sums_and_a_new_life_compiles_nothing_anew(
     serving, monkeypatch
 ):
-    monkeypatch.setattr(replicas, "_STATS_S", 0.05)
+    monkeypatch.setattr(replicas, "_STATS_S", 0.5)
     one = serving.of(2)
     await one.serve("config", "folder")
     first, second = serving.made

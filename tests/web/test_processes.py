@@ -1,9 +1,11 @@
 """Trees of real processes die whole, and nobody else does; no browser."""
 
 import os
+import pathlib
 import random
 import signal
 import subprocess
+import tempfile
 import time
 
 from openwebrl_jax.web import processes
@@ -53,3 +55,32 @@ def test_a_number_that_belongs_to_somebody_else_by_now_is_left_alone():
     assert not processes.is_running(somebody.pid, born - 1)
     processes.kill_group(somebody.pid, born)
     somebody.wait()
+
+
+def test_who_ends_between_the_look_and_the_signal_is_no_error(monkeypatch):
+    gone = start()
+    born = processes.stat(gone.pid)["born"]
+    os.killpg(gone.pid, signal.SIGKILL)
+    gone.wait()
+    wait_for(lambda: not processes.members(gone.pid))
+    monkeypatch.setattr(processes, "is_running", lambda pid, born: True)
+    monkeypatch.setattr(processes, "members", lambda group: [group])
+    processes.kill(gone.pid, born)
+    processes.kill_group(gone.pid, born)
+
+
+def test_workers_that_start_together_take_homes_away_together(monkeypatch, tmp_path):
+    """Of what one has listed another one may have taken away some."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    homes = [pathlib.Path(processes.make_home()) for _ in range(3)]
+    monkeypatch.setattr(processes, "is_running", lambda pid, born: False)
+    ended = []
+
+    def another_is_faster(home):
+        ended.append(home)
+        for each in homes:
+            each.rmdir()
+
+    monkeypatch.setattr(processes, "_end", another_is_faster)
+    processes.reap()
+    assert len(ended) == 1 and not list(tmp_path.iterdir())
